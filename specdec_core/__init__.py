@@ -1,0 +1,50 @@
+"""Speculative decoding, exact end to end: draft, verify, roll back."""
+
+from specdec_core.decode import (
+    Result,
+    Schedule,
+    autoregressive_decode,
+    speculative_decode,
+    speculative_rounds,
+)
+from specdec_core.drafters import Drafter, ModelDrafter, NGramDrafter, TableDrafter
+from specdec_core.exact import exact_law, largest_difference, marginal, total_variation
+from specdec_core.models import CausalLM, LanguageModel, TableModel
+from specdec_core.ngram import NGramTable
+from specdec_core.randomness import Enumerated, Randomness, Scripted, Seeded
+from specdec_core.sampling import Sampling
+from specdec_core.text import TextStream
+from specdec_core.trace import Round, Stats, Trace
+from specdec_core.verify import Draft, Verification, verify
+
+__all__ = [
+    "CausalLM",
+    "Draft",
+    "Drafter",
+    "Enumerated",
+    "LanguageModel",
+    "ModelDrafter",
+    "NGramDrafter",
+    "NGramTable",
+    "Randomness",
+    "Result",
+    "Round",
+    "Sampling",
+    "Schedule",
+    "Scripted",
+    "Seeded",
+    "Stats",
+    "TableDrafter",
+    "TableModel",
+    "TextStream",
+    "Trace",
+    "Verification",
+    "autoregressive_decode",
+    "exact_law",
+    "largest_difference",
+    "marginal",
+    "speculative_decode",
+    "speculative_rounds",
+    "total_variation",
+    "verify",
+]

@@ -1,0 +1,104 @@
+"""Who proposes: drafters that guess the next gamma tokens for the target to judge."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+from specdec_core.models import LanguageModel, TableModel
+from specdec_core.ngram import NGramTable
+from specdec_core.randomness import Randomness, upload
+from specdec_core.sampling import Sampling
+from specdec_core.verify import Draft
+
+__all__ = ["Drafter", "ModelDrafter", "NGramDrafter", "NGramTable", "TableDrafter"]
+
+
+class Drafter(Protocol):
+    """Proposes tokens, and says with which probability it drew each.
+
+    vocab_size: it drafts ids below this. max_length: longest text it can read, None for any.
+    length: rows in its cache, always a prefix of the committed text without its newest token.
+    """
+
+    vocab_size: int
+    max_length: int | None
+
+    @property
+    def length(self) -> int: ...
+
+    def propose(
+        self, context: Sequence[int], gamma: int, sampling: Sampling, randomness: Randomness
+    ) -> Draft:
+        """Draft `gamma` tokens to follow `context`, one after the other.
+
+        Returns tokens int64 [gamma] and q [gamma, vocab_size]; q comes from the call that drew the
+        token, so it cannot differ from what was sampled.
+        """
+
+    def rollback(self, length: int) -> None:
+        """Keep at most `length` rows of the cache."""
+
+
+class ModelDrafter:
+    """Drafts with a language model: a chain, each token drawn after the ones before it.
+
+    vocab_size: draw only ids below this (the target's vocabulary size, where the draft's is
+        padded further); q is zero elsewhere, by restricting the softmax.
+    """
+
+    def __init__(self, model: LanguageModel, vocab_size: int | None = None) -> None:
+        self.model = model
+        self.vocab_size = min(vocab_size or model.vocab_size, model.vocab_size)
+        self.max_length = model.max_length
+
+    @property
+    def length(self) -> int:
+        return self.model.length
+
+    def propose(
+        self, context: Sequence[int], gamma: int, sampling: Sampling, randomness: Randomness
+    ) -> Draft:
+        device = self.model.device
+        text = upload(context, torch.int64, device) if sampling.processors else None
+        # Whatever the cache lacks goes into the first forward: one token as a rule, two after a
+        # full accept, the whole prompt at the start.
+        feed: Sequence[int] | Tensor = context[self.model.length :]
+        tokens, rows = [], []
+        for _ in range(gamma):
+            logits = self.model.forward(feed, keep=1)[:, : self.vocab_size]
+            probs = sampling.probs(logits, text)
+            feed = randomness.categorical(probs[0]).reshape(1)
+            if text is not None:
+                text = torch.cat([text, feed])
+            tokens.append(feed)
+            rows.append(probs)
+        if not rows:
+            return Draft(
+                torch.empty(0, dtype=torch.int64, device=device),
+                torch.empty(0, self.vocab_size, device=device),
+            )
+        return Draft(torch.cat(tokens), torch.cat(rows))
+
+    def rollback(self, length: int) -> None:
+        self.model.rollback(min(length, self.model.length))
+
+
+class TableDrafter(ModelDrafter):
+    """Drafts from a function `prefix -> probabilities [vocab_size]`, for exact examples."""
+
+    def __init__(
+        self, function: Callable[[tuple[int, ...]], Sequence[float] | Tensor], vocab_size: int
+    ) -> None:
+        super().__init__(TableModel(function, vocab_size))
+
+
+class NGramDrafter(TableDrafter):
+    """Drafts from an n-gram table: no network, a dense q, and modest acceptance."""
+
+    def __init__(self, table: NGramTable) -> None:
+        super().__init__(table.probs, table.vocab_size)
+        self.table = table

@@ -1,0 +1,84 @@
+"""What can be decoded and what cannot: every request is checked before a model runs.
+
+Each check raises ValueError (TypeError for a text where token ids belong) with one sentence that
+says what is wrong and what to do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from specdec_core.drafters import Drafter
+from specdec_core.models import LanguageModel
+from specdec_core.text import Detokenize
+
+
+def check_request(
+    target: LanguageModel,
+    prompt: Sequence[int],
+    max_new_tokens: int,
+    stop_tokens: Iterable[int],
+    stop_strings: Iterable[str],
+    detokenize: Detokenize | None,
+) -> list[int]:
+    """The prompt as a list of ids, once the request is known to be one that can be run."""
+    if isinstance(prompt, str):
+        raise TypeError("The prompt must be token ids, not text: pass pair.encode(text).")
+    text = [int(token) for token in prompt]
+    if not text:
+        raise ValueError("The prompt is empty: give at least one token to continue.")
+    check_ids(text, target.vocab_size, "The prompt")
+    check_ids(stop_tokens, target.vocab_size, "stop_tokens")
+    if max_new_tokens != int(max_new_tokens) or max_new_tokens < 1:
+        raise ValueError(f"max_new_tokens must be at least 1, not {max_new_tokens}.")
+    check_room("target", target.max_length, len(text), max_new_tokens)
+    if isinstance(stop_strings, str) or any(not stop for stop in stop_strings):
+        raise ValueError('stop_strings must be a list of strings, none empty, such as ["\\n\\n"].')
+    if stop_strings and detokenize is None:
+        raise ValueError("stop_strings need detokenize: pass detokenize=pair.decode.")
+    return text
+
+
+def check_drafter(
+    target: LanguageModel, drafter: Drafter, prompt_length: int, max_new_tokens: int
+) -> None:
+    """Raise ValueError where this drafter cannot draft for this target."""
+    if drafter.vocab_size > target.vocab_size:
+        raise ValueError(
+            f"The draft's vocabulary of {drafter.vocab_size} is larger than the target's "
+            f"{target.vocab_size}: build the drafter with vocab_size={target.vocab_size}."
+        )
+    check_room("draft", drafter.max_length, prompt_length, max_new_tokens)
+
+
+def check_ids(tokens: Iterable[int], vocab_size: int, what: str) -> None:
+    """Raise ValueError where an id lies outside the vocabulary."""
+    for token in tokens:
+        if not 0 <= token < vocab_size:
+            raise ValueError(
+                f"{what} has token id {token}, outside the vocabulary of {vocab_size} "
+                f"(ids 0 to {vocab_size - 1})."
+            )
+
+
+def check_room(side: str, max_length: int | None, prompt_length: int, max_new_tokens: int) -> None:
+    """Raise ValueError where the text would outgrow a model's longest."""
+    if max_length is None:
+        return
+    if prompt_length > max_length:
+        raise ValueError(
+            f"The prompt has {prompt_length} tokens, and the {side} can read {max_length}: "
+            "shorten it, or load the model with a larger max_length if its context allows."
+        )
+    if prompt_length + max_new_tokens > max_length:
+        raise ValueError(
+            f"{prompt_length} prompt tokens and max_new_tokens={max_new_tokens} run past the "
+            f"{side}'s {max_length}: at most {max_length - prompt_length} new tokens fit."
+        )
+
+
+def check_gamma(gamma: int) -> int:
+    """`gamma` itself, once it is known to be a whole number of 0 or more."""
+    if isinstance(gamma, bool) or gamma != int(gamma) or gamma < 0:
+        raise ValueError(f"gamma must be a whole number of 0 or more, not {gamma}.")
+    return int(gamma)
