@@ -11,6 +11,7 @@ from specdec_core.drafters import Drafter, ModelDrafter, NGramDrafter, TableDraf
 from specdec_core.exact import exact_law, largest_difference, marginal, total_variation
 from specdec_core.models import CausalLM, LanguageModel, TableModel
 from specdec_core.ngram import NGramTable
+from specdec_core.pairs import Pair, load_pair
 from specdec_core.randomness import Enumerated, Randomness, Scripted, Seeded
 from specdec_core.sampling import Sampling
 from specdec_core.text import TextStream
@@ -26,6 +27,7 @@ __all__ = [
     "ModelDrafter",
     "NGramDrafter",
     "NGramTable",
+    "Pair",
     "Randomness",
     "Result",
     "Round",
@@ -42,6 +44,7 @@ __all__ = [
     "autoregressive_decode",
     "exact_law",
     "largest_difference",
+    "load_pair",
     "marginal",
     "speculative_decode",
     "speculative_rounds",

@@ -74,11 +74,16 @@ class PreallocatedCache(Cache):
 class GrowingCache(DynamicCache):
     """transformers' own growing cache, for models whose layers cannot be preallocated.
 
-    Rolling back slices every layer; appending copies all rows. Correct, and slower.
+    Rolling back slices every layer; appending copies all rows. Correct, and slower. A layer with a
+    window keeps all its rows: a text that fits the window needs no more, and can roll back.
     """
 
     def __init__(self, config: object) -> None:
         super().__init__(config=config)
+        self.layers = [
+            DynamicLayer() if type(layer) is DynamicSlidingWindowLayer else layer
+            for layer in self.layers
+        ]
         self.length = 0
 
     def advance(self, rows: int) -> None:

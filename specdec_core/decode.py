@@ -18,7 +18,7 @@ from torch import Tensor
 from specdec_core.drafters import Drafter
 from specdec_core.models import LanguageModel
 from specdec_core.randomness import Randomness, Seeded, upload
-from specdec_core.request import check_drafter, check_gamma, check_request
+from specdec_core.request import check_drafter, check_gamma, check_request, check_stops
 from specdec_core.sampling import Sampling
 from specdec_core.text import Detokenize, Ending, TextStream
 from specdec_core.trace import Round, Stats, Trace
@@ -60,8 +60,8 @@ def autoregressive_decode(
     randomness: Randomness | None = None,
 ) -> Result:
     """Plain decoding: one target forward for each token. Arguments as `speculative_decode`."""
-    stop_tokens, stop_strings = tuple(stop_tokens), tuple(stop_strings)
-    text = check_request(target, prompt, max_new_tokens, stop_tokens, stop_strings, detokenize)
+    text = check_request(target, prompt, max_new_tokens)
+    stop_tokens, stop_strings = check_stops(target, stop_tokens, stop_strings, detokenize)
     randomness = Seeded() if randomness is None else randomness
     ending = _ending(text, max_new_tokens, stop_tokens, stop_strings, detokenize)
     rounds: list[Round] = []
@@ -120,7 +120,7 @@ def speculative_decode(
     """
     if record not in ("full", "stats"):
         raise ValueError(f'record must be "full" or "stats", not {record!r}.')
-    stop_strings = tuple(stop_strings)
+    stop_tokens, stop_strings = check_stops(target, stop_tokens, stop_strings, detokenize)
     rounds = speculative_rounds(
         target, drafter, prompt, gamma=gamma, sampling=sampling, draft_sampling=draft_sampling,
         max_new_tokens=max_new_tokens, stop_tokens=stop_tokens, stop_strings=stop_strings,
@@ -149,10 +149,10 @@ def speculative_rounds(
 
     Between two rounds the models must not be used for another run: the caches hold this one.
     """
-    stop_tokens, stop_strings = tuple(stop_tokens), tuple(stop_strings)
-    text = check_request(target, prompt, max_new_tokens, stop_tokens, stop_strings, detokenize)
+    text = check_request(target, prompt, max_new_tokens)
+    stop_tokens, stop_strings = check_stops(target, stop_tokens, stop_strings, detokenize)
     check_drafter(target, drafter, len(text), max_new_tokens)
-    check_gamma(gamma if isinstance(gamma, int) else 0)
+    gamma = gamma if hasattr(gamma, "next") else check_gamma(gamma)
     return _rounds(
         target, drafter, text, gamma, sampling, draft_sampling or sampling,
         _ending(text, max_new_tokens, stop_tokens, stop_strings, detokenize),
@@ -193,12 +193,12 @@ def _rounds(
             draft_length=(before[1], drafter.length), finish_reason=ending.reason,
         )  # fmt: skip
         stats.add(round)
-        forwards = target.forwards
+        state = target.forwards, target.length, drafter.length
         yield round
-        if target.forwards != forwards:
+        if (target.forwards, target.length, drafter.length) != state:
             raise RuntimeError(
-                "Another run used this target between two rounds, so its cache is no longer this "
-                "run's; finish one run before you start the next."
+                "Another run used these models between two rounds, so their caches are no longer "
+                "this run's; finish one run before you start the next."
             )
 
 

@@ -18,6 +18,7 @@ from specdec_core.randomness import upload
 
 # Longest text a cache is made for unless the caller says otherwise: memory grows with it.
 DEFAULT_MAX_LENGTH = 4096
+KEYS_VALUES = ("keys", "values")
 
 
 class LanguageModel(Protocol):
@@ -92,6 +93,12 @@ class CausalLM:
     @property
     def dtype(self) -> torch.dtype:
         return self.model.dtype
+
+    @property
+    def cache_bytes(self) -> int:
+        """Memory the cache holds now; it is allocated by the first forward."""
+        rows = (getattr(layer, part, None) for layer in self._cache.layers for part in KEYS_VALUES)
+        return sum(part.nbytes for part in rows if isinstance(part, Tensor))
 
     @torch.inference_mode()
     def forward(self, tokens: Sequence[int] | Tensor, keep: int | None = None) -> Tensor:

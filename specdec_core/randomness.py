@@ -36,21 +36,24 @@ class Randomness(Protocol):
 
 
 def upload(values: object, dtype: torch.dtype, device: torch.device | str) -> Tensor:
-    """Host values as a tensor on `device`; on CUDA from pinned memory, so the host never waits."""
-    if torch.device(device).type != "cuda":
-        return torch.as_tensor(values, dtype=dtype, device=device)
-    return torch.as_tensor(values, dtype=dtype).pin_memory().to(device, non_blocking=True)
+    """Values as a tensor on `device`; host values go to CUDA from pinned memory, without waiting."""
+    tensor = torch.as_tensor(values, dtype=dtype)
+    if tensor.device.type == "cpu" and torch.device(device).type == "cuda":
+        return tensor.pin_memory().to(device, non_blocking=True)
+    return tensor.to(device)
 
 
 def inverse_cdf(probs: Tensor, u: Tensor) -> Tensor:
     """Turn uniforms `u` float64 [...] in [0, 1) into token ids int64 [...] by inverse CDF.
 
     `probs` [..., V] need not sum to one. A token of probability zero is never returned: the running
-    maximum keeps the CDF flat over zeros even where a parallel scan rounds differently.
+    maximum keeps the CDF flat over zeros even where a parallel scan rounds differently, and the
+    point looked up stays below the total even where their product rounds up to it.
     """
     mass = probs.double()
     cdf = torch.where(mass > 0, mass.cumsum(-1), 0.0).cummax(-1).values
-    point = (u * cdf[..., -1]).unsqueeze(-1)
+    total = cdf[..., -1]
+    point = torch.minimum(u * total, total.nextafter(torch.zeros_like(total))).unsqueeze(-1)
     return torch.searchsorted(cdf, point, right=True).squeeze(-1).clamp(max=probs.shape[-1] - 1)
 
 
@@ -153,7 +156,7 @@ class Enumerated:
         """Take one of the outcomes with positive weight and return its index in `weights`."""
         outcomes = [i for i, weight in enumerate(weights) if weight > 0]
         if not outcomes:
-            raise ValueError("Nothing can be chosen here: every outcome has probability zero.")
+            raise ValueError("Nothing can be chosen here: every probability is zero or NaN.")
         step = len(self.branches)
         branch = self._script[step] if step < len(self._script) else 0
         self.branches.append((branch, len(outcomes)))
@@ -168,7 +171,8 @@ class Enumerated:
     def first_rejection(self, target_prob: Tensor, draft_prob: Tensor) -> Tensor:
         reach, weights = 1.0, []
         for p, q in zip(target_prob.tolist(), draft_prob.tolist(), strict=True):
-            accept = min(1.0, p / q)
+            # As in `judge`, NaN on either side rejects.
+            accept = p / q if p < q else float(p >= q)
             weights.append(reach * (1.0 - accept))
             reach *= accept
         index = self._choose([*weights, reach])

@@ -7,9 +7,11 @@ says what is wrong and what to do.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from operator import index
 
 from specdec_core.drafters import Drafter
 from specdec_core.models import LanguageModel
+from specdec_core.sampling import is_whole
 from specdec_core.text import Detokenize
 
 
@@ -17,32 +19,48 @@ def check_request(
     target: LanguageModel,
     prompt: Sequence[int],
     max_new_tokens: int,
+) -> list[int]:
+    """The prompt as a list of ids, once the request is known to be one that can be run."""
+    text = check_ids(
+        prompt, target.vocab_size, "The prompt", "pass pair.encode(text), not text or a batch"
+    )
+    if not text:
+        raise ValueError("The prompt is empty: give at least one token to continue.")
+    if not is_whole(max_new_tokens) or max_new_tokens < 1:
+        raise ValueError(
+            f"max_new_tokens must be a whole number of at least 1, not {max_new_tokens!r}."
+        )
+    check_room("target", target.max_length, len(text), max_new_tokens)
+    return text
+
+
+def check_stops(
+    target: LanguageModel,
     stop_tokens: Iterable[int],
     stop_strings: Iterable[str],
     detokenize: Detokenize | None,
-) -> list[int]:
-    """The prompt as a list of ids, once the request is known to be one that can be run."""
-    if isinstance(prompt, str):
-        raise TypeError("The prompt must be token ids, not text: pass pair.encode(text).")
-    text = [int(token) for token in prompt]
-    if not text:
-        raise ValueError("The prompt is empty: give at least one token to continue.")
-    check_ids(text, target.vocab_size, "The prompt")
-    check_ids(stop_tokens, target.vocab_size, "stop_tokens")
-    if max_new_tokens != int(max_new_tokens) or max_new_tokens < 1:
-        raise ValueError(f"max_new_tokens must be at least 1, not {max_new_tokens}.")
-    check_room("target", target.max_length, len(text), max_new_tokens)
-    if isinstance(stop_strings, str) or any(not stop for stop in stop_strings):
-        raise ValueError('stop_strings must be a list of strings, none empty, such as ["\\n\\n"].')
-    if stop_strings and detokenize is None:
+) -> tuple[frozenset[int], tuple[str, ...]]:
+    """The stop tokens and stop strings, once they are known to be usable."""
+    tokens = check_ids(
+        stop_tokens, target.vocab_size, "stop_tokens", "pass pair.stop_tokens, or [id]"
+    )
+    strings = () if isinstance(stop_strings, str) else tuple(stop_strings)
+    if isinstance(stop_strings, str) or not all(isinstance(s, str) and s for s in strings):
+        raise TypeError('stop_strings must be a list of strings, none empty, such as ["\\n\\n"].')
+    if strings and detokenize is None:
         raise ValueError("stop_strings need detokenize: pass detokenize=pair.decode.")
-    return text
+    return frozenset(tokens), strings
 
 
 def check_drafter(
     target: LanguageModel, drafter: Drafter, prompt_length: int, max_new_tokens: int
 ) -> None:
     """Raise ValueError where this drafter cannot draft for this target."""
+    if getattr(drafter, "model", None) is target:
+        raise ValueError(
+            "The drafter and the target are one object, so they share one cache: wrap the model a "
+            "second time, ModelDrafter(CausalLM(target.model))."
+        )
     if drafter.vocab_size > target.vocab_size:
         raise ValueError(
             f"The draft's vocabulary of {drafter.vocab_size} is larger than the target's "
@@ -51,14 +69,19 @@ def check_drafter(
     check_room("draft", drafter.max_length, prompt_length, max_new_tokens)
 
 
-def check_ids(tokens: Iterable[int], vocab_size: int, what: str) -> None:
-    """Raise ValueError where an id lies outside the vocabulary."""
-    for token in tokens:
+def check_ids(tokens: Iterable[int], vocab_size: int, what: str, advice: str) -> list[int]:
+    """`tokens` as a list, once all are known to be ids inside the vocabulary."""
+    try:
+        ids = [index(token) for token in (tokens.tolist() if hasattr(tokens, "tolist") else tokens)]
+    except TypeError:
+        raise TypeError(f"{what} must be a list of token ids: {advice}.") from None
+    for token in ids:
         if not 0 <= token < vocab_size:
             raise ValueError(
                 f"{what} has token id {token}, outside the vocabulary of {vocab_size} "
                 f"(ids 0 to {vocab_size - 1})."
             )
+    return ids
 
 
 def check_room(side: str, max_length: int | None, prompt_length: int, max_new_tokens: int) -> None:
@@ -79,6 +102,6 @@ def check_room(side: str, max_length: int | None, prompt_length: int, max_new_to
 
 def check_gamma(gamma: int) -> int:
     """`gamma` itself, once it is known to be a whole number of 0 or more."""
-    if isinstance(gamma, bool) or gamma != int(gamma) or gamma < 0:
-        raise ValueError(f"gamma must be a whole number of 0 or more, not {gamma}.")
+    if not is_whole(gamma) or gamma < 0:
+        raise ValueError(f"gamma must be a whole number of 0 or more, not {gamma!r}.")
     return int(gamma)

@@ -9,12 +9,22 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from numbers import Integral, Real
 
 import torch
 from torch import Tensor
 
 # A Hugging Face `LogitsProcessor`: (input_ids int64 [1, L], scores [1, V]) -> scores [1, V].
 Processor = Callable[[Tensor, Tensor], Tensor]
+
+
+def is_whole(value: object) -> bool:
+    """Whether `value` is a whole number; True and False are not."""
+    return isinstance(value, Integral) and not isinstance(value, bool)
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, Real) and not isinstance(value, bool)
 
 
 def keep_top_k(scores: Tensor, top_k: int) -> Tensor:
@@ -54,11 +64,11 @@ class Sampling:
     processors: tuple[Processor, ...] = ()
 
     def __post_init__(self) -> None:
-        if not (math.isfinite(self.temperature) and self.temperature >= 0):
+        if not _is_number(self.temperature) or not 0 <= self.temperature < math.inf:
             raise ValueError(f"temperature must be 0 or more and finite, not {self.temperature}.")
-        if self.top_k is not None and (self.top_k != int(self.top_k) or self.top_k < 1):
+        if self.top_k is not None and (not is_whole(self.top_k) or self.top_k < 1):
             raise ValueError(f"top_k must be a whole number of at least 1, not {self.top_k}.")
-        if self.top_p is not None and not 0 < self.top_p <= 1:
+        if self.top_p is not None and not (_is_number(self.top_p) and 0 < self.top_p <= 1):
             raise ValueError(f"top_p must lie in (0, 1], not {self.top_p}.")
         object.__setattr__(self, "processors", tuple(self.processors))
 

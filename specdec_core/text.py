@@ -34,26 +34,28 @@ class TextStream:
         self._tokens = list(context[-CONTEXT_TOKENS:])
         self._window = 0
         self._read = len(self._tokens)
+        self._taken = 0
         self._held = ""
 
     def push(self, token: int) -> str:
         """Take one more token; returns the text that is certain now."""
         self._tokens.append(token)
         fresh = self._decode_fresh()
-        if fresh.endswith(INCOMPLETE):
-            return ""
-        self._window, self._read = self._read, len(self._tokens)
-        return self._release(fresh)
+        whole = fresh.rstrip(INCOMPLETE)
+        certain, self._taken = whole[self._taken :], len(whole)
+        if fresh and whole == fresh:
+            self._window, self._read, self._taken = self._read, len(self._tokens), 0
+        return self._release(certain)
 
     def finish(self) -> str:
         """No more tokens will come; returns what was held back."""
         if self.stopped:
             return ""
-        rest = self._release(self._decode_fresh())
+        rest = self._release(self._decode_fresh()[self._taken :])
         if not self.stopped:
             rest += self._held
             self.text += self._held
-        self._read, self._held = len(self._tokens), ""
+        self._read, self._taken, self._held = len(self._tokens), 0, ""
         return rest
 
     def _decode_fresh(self) -> str:

@@ -1,0 +1,60 @@
+# Every target does its own set-up in .venv: a fresh machine needs Python 3.11 or newer, and make.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+ROOT_FLAG := $(shell [ "$$(id -u)" = 0 ] && echo --allow-root)
+# Two test workers on two cores: one thread each, or they fight over the cores.
+ONE_THREAD := OMP_NUM_THREADS=1 MKL_NUM_THREADS=1
+
+.PHONY: lab demo test test-all lint notebooks models train bench clean
+
+lab: $(READY)
+	$(BIN)/jupyter lab $(ROOT_FLAG) --ServerApp.root_dir="$(CURDIR)" $(LAB_ARGS) notebooks/00_start_here.ipynb
+
+demo: $(READY)
+	$(BIN)/specdec demo $(ARGS)
+
+lint: $(READY)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+test: lint
+	$(BIN)/python notebooks/build.py --check
+	$(ONE_THREAD) $(BIN)/pytest -q -n 2 --dist loadscope -m "not slow" tests
+	$(ONE_THREAD) $(BIN)/pytest -q -n 2 --dist loadscope --nbval --nbval-current-env --nbval-cell-timeout=120 notebooks
+
+test-all: lint
+	$(BIN)/python notebooks/build.py --check
+	$(ONE_THREAD) $(BIN)/pytest -q -n 2 --dist loadscope tests
+	$(ONE_THREAD) $(BIN)/pytest -q -n 2 --dist loadscope --nbval --nbval-current-env --nbval-cell-timeout=120 notebooks
+
+notebooks: $(READY)
+	$(BIN)/python notebooks/build.py
+
+models: $(READY)
+	$(BIN)/specdec models
+
+train: $(READY)
+	$(BIN)/python -m specdec_core.storyworld.train
+
+bench: $(READY)
+	$(BIN)/python -m specdec_core.lab.bench $(ARGS)
+
+clean:
+	rm -rf $(VENV) build .pytest_cache .ruff_cache
+
+$(READY): pyproject.toml constraints.txt Makefile
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+	  { echo "This project needs Python 3.11 or newer: install one and run make PYTHON=python3.12."; exit 1; }
+	@echo "Setting up .venv (the first time this takes a few minutes) ..."
+	@$(PYTHON) -m venv --clear $(VENV)
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[test]'
+	@echo "$(CURDIR)" > $@
+
+# A virtual environment holds absolute paths, so one that came along with a moved clone is stale.
+ifneq ($(wildcard $(READY)),)
+ifneq ($(shell cat $(READY)),$(CURDIR))
+$(shell rm -f $(READY))
+endif
+endif

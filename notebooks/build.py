@@ -1,0 +1,119 @@
+"""Build the notebooks: percent scripts in `source/` -> executed, normalised .ipynb files.
+
+`python notebooks/build.py [NAME ...]` builds all, or those whose file name starts with a NAME; two
+builds give the same bytes. `--check` starts no kernel: it fails where a notebook and its source
+differ, where a code cell has not run, or where a notebook is too large.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import sys
+from pathlib import Path
+
+import jupytext
+import nbformat
+from nbclient import NotebookClient
+from nbformat import NotebookNode
+
+HERE = Path(__file__).resolve().parent
+ANSI = re.compile(r"\x1b\[[0-9;]*m")
+MAX_BYTES = 150_000
+CELL_SECONDS = 120
+# One thread and one hash seed, so that the last digits do not depend on the machine.
+REPEATABLE = {
+    "OMP_NUM_THREADS": "1",
+    "MKL_NUM_THREADS": "1",
+    "PYTHONHASHSEED": "0",
+    "PYDEVD_DISABLE_FILE_VALIDATION": "1",
+}
+
+
+def read_source(script: Path) -> NotebookNode:
+    """The notebook a script describes, not yet run, with ids that do not change."""
+    notebook = jupytext.read(script)
+    for i, cell in enumerate(notebook.cells):
+        cell["id"] = f"{script.stem[:2]}-{i:02d}"
+    kernel = {"display_name": "Python 3 (ipykernel)", "language": "python", "name": "python3"}
+    notebook.metadata = nbformat.from_dict(
+        {"kernelspec": kernel, "language_info": {"name": "python"}}
+    )
+    notebook.nbformat, notebook.nbformat_minor = 4, 5
+    return notebook
+
+
+def normalise(notebook: NotebookNode) -> NotebookNode:
+    """Drop what differs from run to run, and live widgets where a static twin stands beside."""
+    notebook.metadata.pop("widgets", None)
+    notebook.metadata["language_info"] = nbformat.from_dict({"name": "python"})
+    for cell in notebook.cells:
+        cell.metadata.pop("execution", None)
+        for output in cell.get("outputs", []):
+            data = output.get("data", {})
+            if len(data) > 1:
+                data.pop("application/vnd.jupyter.widget-view+json", None)
+            if "traceback" in output:
+                output["traceback"] = [ANSI.sub("", line) for line in output["traceback"]]
+    return notebook
+
+
+def build(script: Path) -> Path:
+    """Run one script as a notebook and write it; returns the file."""
+    notebook = read_source(script)
+    client = NotebookClient(
+        notebook,
+        timeout=CELL_SECONDS,
+        kernel_name="python3",
+        record_timing=False,
+        resources={"metadata": {"path": str(HERE)}},
+    )
+    client.execute()
+    target = HERE / f"{script.stem}.ipynb"
+    nbformat.write(normalise(notebook), target)
+    return target
+
+
+def _cells(notebook: NotebookNode) -> list[tuple]:
+    return [(cell.cell_type, cell.source, cell.metadata.get("tags")) for cell in notebook.cells]
+
+
+def problems(script: Path) -> list[str]:
+    """What is wrong with the notebook of a script, without running it."""
+    target = HERE / f"{script.stem}.ipynb"
+    if not target.exists():
+        return [f"{target.name} is missing"]
+    notebook = nbformat.read(target, 4)
+    found = []
+    if _cells(notebook) != _cells(read_source(script)):
+        found.append(f"{target.name} differs from {script.name}")
+    code = [cell for cell in notebook.cells if cell.cell_type == "code"]
+    if any(cell.execution_count is None for cell in code):
+        found.append(f"{target.name} has cells that were not run")
+    if target.stat().st_size > MAX_BYTES:
+        found.append(f"{target.name} has more than {MAX_BYTES} bytes")
+    return found
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description="Build the notebooks from their sources.")
+    parser.add_argument("names", nargs="*", help="only notebooks that start with one of these")
+    parser.add_argument("--check", action="store_true", help="compare only, without a kernel")
+    options = parser.parse_args()
+    os.environ.update(REPEATABLE)
+    scripts = sorted((HERE / "source").glob("*.py"))
+    if options.names:
+        scripts = [s for s in scripts if s.stem.startswith(tuple(options.names))]
+    if options.check:
+        found = [problem for script in scripts for problem in problems(script)]
+        print("\n".join([*found, "Run `make notebooks`."]) if found else "notebooks are in step")
+        return 1 if found else 0
+    for script in scripts:
+        target = build(script)
+        print(f"built {target.name}, {target.stat().st_size / 1000:.0f} kB")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

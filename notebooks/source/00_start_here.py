@@ -1,0 +1,382 @@
+# %% [markdown]
+# # 00 · Run your first speculative decode
+#
+# **In this chapter you will have shown** that a small model can do most of the writing while a large
+# model stays in charge, because one pass of the large model judges several guesses at once, while a
+# careless version of the same idea changes what gets written.
+#
+# | to read | to do | needs | runs |
+# |---|---|---|---|
+# | 15 minutes | 15 minutes | nothing but this notebook | offline, on a laptop CPU, in under 30 s |
+
+# %%
+from specdec_core import Sampling, Seeded, TableDrafter, TableModel, load_pair
+from specdec_core import autoregressive_decode, exact_law, speculative_decode, speculative_rounds
+from specdec_core.lab import exercises, museum
+from specdec_core.lab.notebook import self_check, show_source
+from specdec_core.widgets import origin_ribbon
+
+# %% [markdown]
+# ## A text with two authors
+#
+# Two models share a vocabulary of whole words. The **target** is deep and slow. The **draft** is
+# shallow and quick. Below, they continue *Once upon a time* together. Look at the picture before you
+# read on.
+
+# %%
+pair = load_pair("storyworld", dtype="float64")
+prompt = pair.encode("Once upon a time")
+out = speculative_decode(
+    pair.target, pair.drafter, prompt, gamma=4, max_new_tokens=48,
+    stop_tokens=pair.stop_tokens, randomness=Seeded(1),
+)
+origin_ribbon(out.trace, pair.decode)
+
+# %% [markdown]
+# Each numbered bracket is **one pass** of the target. A pass that ends in ↻ threw a guess away. A
+# pass that ends in + kept every guess and added a word of the target's own.
+#
+# **One question to keep in mind:** the draft wrote most of these words. Whose text is it?
+
+# %% [markdown]
+# ## What you will be able to do
+#
+# 1. Say what a *draft*, a *target forward*, a *corrected* token and a *bonus* token are.
+# 2. Read a trace of a real run, round by round.
+# 3. Compute acceptance and tokens per target forward from counts.
+# 4. Run the pair on your own prompt, and say what the result promises.
+#
+# Three beliefs that end here:
+#
+# - *"The small model lowers the quality."* It cannot: you will see the law stay the same.
+# - *"A rejected word was a wrong word."* It was a word the draft offered too often.
+# - *"Speculation needs the same words twice."* It needs the same **probabilities**.
+
+# %% [markdown]
+# ## How this workbook works
+#
+# - Run cells from top to bottom with <kbd>Shift</kbd>+<kbd>Enter</kbd>.
+# - **Predict** cells hold a variable set to `None`. Put your guess there first, then run on. Being
+#   wrong is the point: you remember what surprised you.
+# - **Exercises** have a stub, a check below it, three hints and a solution. A check answers *not
+#   attempted*, *wrong because ...* or *right*.
+# - The code a chapter prints is the code that ran: it comes from the package, under test.
+# - Every picture has a sentence below it and a table inside it, and stays when you close the kernel.
+#
+# First, see whether your machine is ready.
+
+# %%
+self_check()
+
+# %% [markdown]
+# ## Predict
+#
+# Plain decoding takes one target forward for each word. You asked for 48 words with `gamma=4`, so a
+# round can give at most 5. How many target forwards did the run above take? Put a number here.
+
+# %%
+my_forwards = None
+
+# %% [markdown]
+# ## Run
+
+# %%
+stats = out.stats
+print("tokens emitted: ", stats.emitted)
+print("target forwards:", stats.target_forwards)
+
+# %%
+exercises.compare_prediction(my_forwards, stats.target_forwards, "target forwards")
+
+# %% [markdown]
+# The counts behind the picture. `acceptance_rate` counts only drafts that were judged. A draft that
+# comes after a rejection is never looked at.
+
+# %%
+print("drafted: ", stats.drafted)
+print("accepted:", stats.accepted)
+print("rejected:", stats.rejected)
+print("never judged:", stats.drafted - stats.accepted - stats.rejected)
+
+# %%
+print(f"acceptance rate          {stats.acceptance_rate:.3f}")
+print(f"tokens per target forward {stats.block_efficiency:.3f}")
+
+# %% [markdown]
+# ## See: one round from the inside
+#
+# A run is a list of rounds. The first one:
+
+# %%
+first = out.trace.rounds[0]
+print("drafted:", [pair.decode([t]) for t in first.drafted])
+print("verdict:", list(first.verdicts))
+print("emitted:", [pair.decode([t]) for t in first.emitted])
+
+# %% [markdown]
+# Each drafted word came with two probabilities: $q$, how likely the draft was to offer it, and $p$,
+# how likely the target was to write it. A coin $u$, uniform between 0 and 1, decided.
+
+# %%
+for token, p, q, u in zip(first.drafted, first.target_prob, first.draft_prob, first.u):
+    verdict = "keep" if u * q < p else "reject"
+    print(f"{pair.decode([token]):>10}  p = {p:.3f}  q = {q:.3f}  u = {u:.3f}  {verdict}")
+
+# %% [markdown]
+# Where the target likes a word at least as much as the draft does ($p \ge q$), no coin can reject it.
+# Where it likes the word less, the word stays with probability $p/q$.
+
+# %% [markdown]
+# ## Explain
+#
+# One round, in a picture:
+#
+# ```text
+# text so far ──► draft ──► x1 ──► x2 ──► x3 ──► x4        four quick steps, one after the other
+#      └────────► target over [newest, x1, x2, x3, x4]     one forward, five rows of probabilities
+#                   row 0 judges x1, row 1 judges x2, ...  stop at the first rejection
+#                   rejected at i: draw from what is left  (corrected)
+#                   none rejected: draw from row 4         (bonus)
+# ```
+#
+# In one line: keep $x$ while $u \cdot q(x) < p(x)$; at the first failure draw from
+# $\max(p - q, 0)$, scaled to sum to one.
+#
+# In shapes: with $\gamma$ drafts and a vocabulary of $V$ words, the target gives $\gamma + 1$ rows of $V$
+# probabilities, the draft gave $\gamma$ rows of $V$.
+#
+# In code, printed from the package:
+
+# %%
+from specdec_core import randomness, verify
+
+show_source(randomness.judge)
+
+# %%
+show_source(verify.residual_weights)
+
+# %% [markdown]
+# Chapter 03 proves that this rule is exact. For now, watch it run. `speculative_rounds` gives one
+# round at a time, so text can be shown as it is written.
+
+# %%
+story = []
+for round in speculative_rounds(
+    pair.target, pair.drafter, prompt, max_new_tokens=24, stop_tokens=pair.stop_tokens,
+    randomness=Seeded(2),
+):
+    story += round.emitted
+    print(f"{len(round.emitted)} new | {pair.decode(story)}")
+
+# %% [markdown]
+# ## Is it still the target's text?
+#
+# At temperature 0 there is nothing random: the target always writes its most likely word. So the two
+# ways of decoding must agree word for word.
+
+# %%
+greedy = Sampling(temperature=0)
+plain = autoregressive_decode(pair.target, prompt, sampling=greedy, max_new_tokens=48)
+fast = speculative_decode(pair.target, pair.drafter, prompt, sampling=greedy, max_new_tokens=48)
+print("same words:", plain.tokens == fast.tokens)
+print("forwards:  ", plain.stats.target_forwards, "against", fast.stats.target_forwards)
+
+# %%
+print(pair.decode(prompt + fast.tokens))
+
+# %% [markdown]
+# Above temperature 0, one seed does not give the same words: the coins are used differently. What
+# must agree is the **law**, the probability of every possible text. On a toy pair of two words you can
+# visit every outcome of every coin and add up.
+
+# %%
+p, q = [0.6, 0.4], [0.8, 0.2]
+toy_target, toy_draft = TableModel(lambda prefix: p, 2), TableDrafter(lambda prefix: q, 2)
+
+# %%
+law = exact_law(
+    lambda coins: speculative_decode(
+        toy_target, toy_draft, [0], gamma=2, max_new_tokens=1, randomness=coins
+    ).tokens
+)
+print({tokens: round(probability, 12) for tokens, probability in law.items()})
+
+# %% [markdown]
+# The draft offers word 0 with probability .8. The text has it with .6, as the target wants. The draft
+# changed **how fast** the text came, not **which** text.
+
+# %% [markdown]
+# ## Predict once more
+#
+# The pair comes with three drafts: `weak` (a table of word pairs), `default` (one layer) and `strong`
+# (a few layers). Which will the target accept most often? Put their names in order, worst first.
+
+# %%
+my_order = None
+
+# %%
+for name, drafter in pair.drafters.items():
+    run = speculative_decode(
+        pair.target, drafter, prompt, max_new_tokens=200, randomness=Seeded(3)
+    )
+    print(f"{name:8} acceptance {run.stats.acceptance_rate:.2f}, "
+          f"{run.stats.block_efficiency:.2f} tokens a forward")
+
+# %% [markdown]
+# A better draft is accepted more often. It also costs more for each guess. Chapter 08 weighs the two.
+
+# %% [markdown]
+# ## Implement
+#
+# **Exercise 1** · easy · 5 minutes. Write a function that takes the rounds of a run and returns the
+# tokens per target forward. Each round is one forward; `round.emitted` holds its tokens.
+
+# %%
+def tokens_per_forward(rounds):
+    ...
+
+# %%
+exercises.check_tokens_per_forward(tokens_per_forward)
+
+# %% [markdown]
+# <details><summary>Hint 1</summary>Two counts are enough. Which one is <code>len(rounds)</code>?</details>
+# <details><summary>Hint 2</summary>Add up <code>len(round.emitted)</code> over the rounds.</details>
+# <details><summary>Hint 3</summary>Divide the tokens by the forwards, not the other way round.</details>
+#
+# The solution is how the package computes it:
+
+# %%
+from specdec_core.trace import Stats
+
+show_source(Stats.block_efficiency.fget)
+
+# %% [markdown]
+# **Exercise 2** · medium · 10 minutes. Write the acceptance test for one word. It takes `p` and `q` of
+# the word and the coin `u`, and returns `True` where the word is kept. It must also work where `q` is
+# tiny.
+
+# %%
+def keep(p, q, u):
+    ...
+
+# %%
+exercises.check_keep(keep)
+
+# %% [markdown]
+# <details><summary>Hint 1</summary>Keep with probability min(1, p/q).</details>
+# <details><summary>Hint 2</summary>A coin <code>u</code> lies below a threshold with exactly that
+# probability.</details>
+# <details><summary>Hint 3</summary>Multiply both sides by q, so that nothing is divided.</details>
+#
+# The solution is the line inside `judge`, which you printed above.
+
+# %% [markdown]
+# ## Break it
+#
+# The mistake seen most often in public code: after a rejection, draw the next word from $p$ itself
+# instead of from $\max(p - q, 0)$. It looks harmless. The museum of mistakes installs it from outside.
+# Predict the probability of word 0 before you run: the right one is .6.
+
+# %%
+my_broken_probability = None
+
+# %%
+with museum.installed("M1"):
+    broken = exact_law(
+        lambda coins: speculative_decode(
+            toy_target, toy_draft, [0], gamma=2, max_new_tokens=1, randomness=coins
+        ).tokens
+    )
+print({tokens: round(probability, 12) for tokens, probability in broken.items()})
+
+# %% [markdown]
+# The text now has word 0 with .72: neither the target's law nor the draft's. No error, no warning, and
+# each single text looks fine. Only the law shows it. Chapter 06 keeps a museum of such mistakes.
+
+# %% [markdown]
+# ## Try it yourself
+#
+# Change the prompt, `gamma`, the temperature or the seed, and run the cell again. Recipes begin with
+# *Recipe: soup with*, code begins with *def add(*.
+
+# %%
+mine = speculative_decode(
+    pair.target, pair.drafters["default"], pair.encode("def add("), gamma=6,
+    sampling=Sampling(temperature=0.8), max_new_tokens=60, stop_tokens=pair.stop_tokens,
+    randomness=Seeded(4),
+)
+origin_ribbon(mine.trace, pair.decode)
+
+# %% [markdown]
+# Storyworld has a few hundred words. A word it lacks is refused, never replaced in silence:
+
+# %%
+try:
+    pair.encode("Once upon a computer")
+except ValueError as error:
+    print(error)
+
+# %% [markdown]
+# And the clock? This cell compares plain and speculative decoding on your machine, in one run. Its
+# numbers are yours, so they are not compared with ours.
+
+# %% tags=["nbval-ignore-output"]
+import time
+
+quick = load_pair("storyworld")
+for name, decode in (
+    ("plain", lambda: autoregressive_decode(quick.target, prompt, max_new_tokens=150)),
+    ("speculative", lambda: speculative_decode(quick.target, quick.drafter, prompt, max_new_tokens=150)),
+):
+    decode()
+    started = time.perf_counter()
+    made = len(decode().tokens)
+    print(f"{name:12} {made / (time.perf_counter() - started):6.0f} tokens per second")
+
+# %% [markdown]
+# ## What was shown, and what was not
+#
+# - Shown: on the bundled pair, 48 words took fewer target forwards than words; at temperature 0 the
+#   words were the same, for one prompt and 48 words; on a toy pair the law was the target's to the
+#   last digit.
+# - Not shown: that the law is the target's for every pair and every setting (chapter 06), and that it
+#   is always faster. It is not: see chapter 08.
+
+# %% [markdown]
+# ## Five questions to recall
+#
+# <details><summary>1. What does one target forward over γ + 1 tokens give?</summary>γ + 1 rows of
+# probabilities: one to judge each draft, and one for the bonus word.</details>
+# <details><summary>2. When is a drafted word certain to be kept?</summary>When p is at least q.</details>
+# <details><summary>3. Where does the word after a rejection come from?</summary>From what p has beyond q,
+# scaled to sum to one.</details>
+# <details><summary>4. What happens to drafts after a rejected one?</summary>They are dropped without being
+# judged.</details>
+# <details><summary>5. Same seed, plain against speculative: same words?</summary>Not above temperature 0.
+# The law is the same.</details>
+
+# %% [markdown]
+# ## Words of this chapter, and where to go next
+#
+# | word | meaning |
+# |---|---|
+# | target | the model whose text you want |
+# | draft | the quick model that guesses, and also its guesses |
+# | γ (gamma) | how many tokens are drafted in a round |
+# | acceptance rate | the share of judged drafts that are kept |
+# | corrected, bonus | the target's own word after a rejection, or after γ kept drafts |
+#
+# - [Leviathan, Kalman, Matias 2023](https://arxiv.org/abs/2211.17192), the algorithm
+# - [Chen et al. 2023](https://arxiv.org/abs/2302.01318), the same idea at 70 billion parameters
+# - [Stern et al. 2018](https://arxiv.org/abs/1811.03115), blockwise decoding, where it began
+#
+# **Next:** chapter 01 asks why decoding is slow in the first place.
+
+# %% [markdown]
+# <details><summary><b>For the instructor</b></summary>
+#
+# - **Minutes:** 3 cold open, 5 predict and run, 7 one round, 5 greedy and law, 5 break it, 5 own prompt.
+# - **Where a room gets stuck:** "rejected means wrong". Go back to p and q of one rejected word.
+# - **Draw:** two bars, p and q, for three words; shade the overlap.
+# - **Five-minute cut:** the ribbon, the forwards count, the broken law .72.
+# </details>

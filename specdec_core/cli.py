@@ -1,0 +1,268 @@
+"""The command line: `specdec demo | exact | pairs | check | models`.
+
+Bad input gets one sentence on standard error and exit code 2. Every number printed was measured or
+counted in the same run, unless it says that it comes from the card of the bundled weights.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import os
+import sys
+from collections.abc import Sequence
+from typing import NoReturn
+
+from specdec_core.demo import Painter, run_demo
+from specdec_core.drafters import Drafter
+from specdec_core.lab import law_check, measure
+from specdec_core.loading import DTYPES, load_tokenizer
+from specdec_core.models import CausalLM
+from specdec_core.pairs import PAIR_NAMES, Pair, load_pair, storyworld_card
+from specdec_core.randomness import Seeded
+from specdec_core.sampling import Sampling
+from specdec_core.smollm2 import NOTE, install, installed_folder
+from specdec_core.tokenizer_match import find_mismatch
+
+
+class UsageError(ValueError):
+    """The arguments cannot be parsed."""
+
+
+class Parser(argparse.ArgumentParser):
+    """A parser whose errors are one sentence, like all others."""
+
+    def error(self, message: str) -> NoReturn:
+        raise UsageError(f"{message}; see {self.prog} --help.")
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command; returns the exit code: 0, 1 (a check failed), 2 (bad input), or 130."""
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="replace")  # a console without “ shows ?, and goes on
+    try:
+        options = build_parser().parse_args(argv)
+        return options.run(options)
+    except (ValueError, TypeError) as error:
+        print(f"specdec: {error}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        print("\nspecdec: interrupted.", file=sys.stderr)
+        return 130
+    except BrokenPipeError:
+        # The reader (head, less) has left: nothing more to say, and nowhere to say it.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+
+
+def build_parser() -> Parser:
+    parser = Parser(prog="specdec", description="Speculative decoding, exact end to end.")
+    commands = parser.add_subparsers(required=True, metavar="demo | exact | pairs | check | models")
+    demo = commands.add_parser("demo", help="stream a text, marked by who wrote each token")
+    _add_pair_options(demo)
+    _add_text_options(demo, max_new_tokens=64)
+    demo.add_argument("--top-k", type=int, help="keep the k most likely tokens")
+    demo.add_argument("--top-p", type=float, help="keep the likeliest tokens of this mass")
+    demo.add_argument("--gamma", type=int, default=4, help="drafted tokens a round (default 4)")
+    demo.add_argument(
+        "--repeats", type=int, default=3, help="timed repeats, 0 for none (default 3)"
+    )
+    demo.add_argument("--no-color", action="store_true", help="marks without colours")
+    demo.set_defaults(run=_demo)
+    exact = commands.add_parser("exact", help="check that the law is exactly the target's")
+    exact.set_defaults(run=_exact)
+    pairs = commands.add_parser("pairs", help="list the pairs there are")
+    pairs.set_defaults(run=_pairs)
+    check = commands.add_parser("check", help="examine a pair: tokens, memory, speed, best gamma")
+    _add_pair_options(check)
+    _add_text_options(check, max_new_tokens=128)
+    check.set_defaults(run=_check)
+    models = commands.add_parser("models", help="get SmolLM2-135M-Instruct for --pair smollm2")
+    models.set_defaults(run=_models)
+    return parser
+
+
+def _add_pair_options(parser: Parser) -> None:
+    parser.add_argument("--pair", help=f"{' or '.join(PAIR_NAMES)} (default storyworld)")
+    parser.add_argument("--target", metavar="MODEL", help="any target: a folder or a hub name")
+    parser.add_argument(
+        "--draft", help="a drafter of the pair; with --target, a folder or hub name"
+    )
+    parser.add_argument("--device", default="cpu", help="cpu, cuda or cuda:1 (default cpu)")
+    parser.add_argument("--dtype", default="float32", help=f"{', '.join(DTYPES)}")
+    parser.add_argument(
+        "--max-length", type=int, help="longest text in tokens, at most the context"
+    )
+
+
+def _add_text_options(parser: Parser, max_new_tokens: int) -> None:
+    parser.add_argument("--prompt", default="Once upon a time", help="the text to continue")
+    parser.add_argument(
+        "--chat", action="store_true", help="the prompt is a message to a chat model"
+    )
+    parser.add_argument("--temperature", type=float, default=1.0, help="0 is greedy (default 1)")
+    parser.add_argument("--seed", type=int, default=0, help="of the random choices (default 0)")
+    parser.add_argument(
+        "--max-new-tokens", type=int, default=max_new_tokens, metavar="N",
+        help=f"most tokens to write (default {max_new_tokens})",
+    )  # fmt: skip
+
+
+def _load(options: argparse.Namespace) -> tuple[Pair, Drafter, str]:
+    """The pair the options ask for, and the drafter with its name."""
+    common = {"device": options.device, "dtype": options.dtype, "max_length": options.max_length}
+    if options.target is not None:
+        if options.pair is not None:
+            raise UsageError("--pair and --target exclude each other.")
+        pair = load_pair(target=options.target, draft=options.draft, **common)
+        name = next(iter(pair.drafters))
+    else:
+        pair = load_pair(options.pair or "storyworld", **common)
+        name = options.draft or next(iter(pair.drafters))
+    if name not in pair.drafters:
+        raise UsageError(
+            f"{pair.name} has no drafter {name!r}: choose {' or '.join(pair.drafters)}."
+        )
+    return pair, pair.drafters[name], name
+
+
+def _demo(options: argparse.Namespace) -> int:
+    if options.repeats < 0:
+        raise UsageError(f"--repeats must be 0 or more, not {options.repeats}.")
+    pair, drafter, _ = _load(options)
+    painter = Painter(sys.stdout, colour=False if options.no_color else None)
+    return run_demo(pair, drafter, options, painter)
+
+
+def _exact(options: argparse.Namespace) -> int:
+    print("The exact law of speculative decoding, found by running the code once for every outcome")
+    print("of its random choices (float64), against the law of the target alone.\n")
+    print(f"{'tables':<46}{'gamma':>6}{'runs':>8}{'outputs':>9}{'largest difference':>20}")
+    worst = 0.0
+    for found in law_check.check_cases():
+        worst = max(worst, found.difference)
+        name = found.case.name if found.gamma == 0 else ""
+        print(
+            f"{name:<46}{found.gamma:>6}{found.runs:>8}{found.outputs:>9}{found.difference:>20.1e}"
+        )
+    exact = worst <= law_check.TOLERANCE
+    print(f"\n{'Exact' if exact else 'NOT EXACT'}: the largest difference is {worst:.1e}, ", end="")
+    print(f"{'within' if exact else 'beyond'} {law_check.TOLERANCE:.0e}.")
+    _show_mistake()
+    return 0 if exact else 1
+
+
+def _show_mistake() -> None:
+    """The same check on one wrong decoder, so that one sees it can fail."""
+    from specdec_core.exact import largest_difference, marginal
+    from specdec_core.lab.museum import MISTAKES
+
+    mistake = MISTAKES["M1"]
+    wrong, right = (marginal(mistake.example.law(which), 1) for which in ("M1", None))
+    told = [", ".join(f"{law[(token,)]:.2f}" for token in (0, 1)) for law in (wrong, right)]
+    print(f"\nThe check can fail. Mistake M1, {mistake.title}, on p = (.6, .4), q = (.8, .2):")
+    print(f"the first token has the law ({told[0]}) instead of ({told[1]}), ", end="")
+    print(f"a difference of {largest_difference(wrong, right):.2f}.")
+
+
+def _pairs(options: argparse.Namespace) -> int:
+    card = storyworld_card()
+    print(
+        "storyworld   bundled, works offline; a small invented world of stories, recipes and code"
+    )
+    for name in ("target", "default", "weak", "strong"):
+        print(f"  {name:<10} {_card_line(card.get(name, {}))}")
+    if card:
+        print("  (acceptance at temperature 1, from the card of the bundled weights)")
+    folder = installed_folder()
+    state = f"installed, {NOTE}" if folder else "not installed: run `make models` (98 MB)"
+    print(f"\nsmollm2      SmolLM2-135M-Instruct, a real chat model (--chat); {state}")
+    print("  self       the target as its own draft: everything is accepted, nothing is gained")
+    print("\nany other    specdec demo --target MODEL --draft MODEL, each a folder or a hub name")
+    return 0
+
+
+def _card_line(facts: dict) -> str:
+    if "parameters" in facts:
+        line = f"{facts['parameters']:>9,} parameters"
+    else:
+        line = f"n-gram table, n = {facts['order']}" if "order" in facts else "no card"
+    rates = facts.get("acceptance", {})
+    return line + "".join(f", {kind} {rate:.2f}" for kind, rate in rates.items())
+
+
+def _check(options: argparse.Namespace) -> int:
+    pair, drafter, name = _load(options)
+    dtype = str(pair.target.dtype).removeprefix("torch.")
+    print(f"{pair.name}, drafter {name}, {pair.target.device}, {dtype}\n")
+    _check_tokens(pair, drafter)
+    prompt = pair.encode(options.prompt, chat=options.chat)
+    sampling = Sampling(options.temperature)
+    run = {
+        "gamma": 4, "sampling": sampling, "max_new_tokens": options.max_new_tokens,
+        "stop_tokens": pair.stop_tokens, "randomness": Seeded(options.seed),
+    }  # fmt: skip
+    stats, per_round = measure.measure_run(pair.target, drafter, prompt, **run)
+    _check_memory(pair, drafter)
+    costs = measure.measure_costs(pair.target, drafter, prompt, sampling=sampling)
+    over = per_round / costs.step - 4 * costs.c - costs.v[4]
+    _check_speed(costs, stats, 0.0 if math.isnan(over) else max(0.0, over))
+    return 0
+
+
+def _check_tokens(pair: Pair, drafter: Drafter) -> None:
+    """The tokenizers again, and the widths of both models' logits."""
+    draft = getattr(drafter, "model", None)
+    same = "the draft works on the target's own token ids"
+    if isinstance(draft, CausalLM) and draft.model is not pair.target.model:
+        theirs = load_tokenizer(draft.model.config.name_or_path)
+        same = find_mismatch(pair.tokenizer, theirs) or "same token, same id, on both sides"
+    widths = f"logits {pair.target.vocab_size:,} and {drafter.vocab_size:,} wide"
+    print(f"Tokens      {same} ({len(pair.tokenizer):,} tokens; {widths})")
+    stops = ", ".join(repr(pair.tokenizer.decode([token])) for token in pair.stop_tokens)
+    print(f"            a text stops at {stops or 'no token: only the length ends it'}\n")
+
+
+def _check_memory(pair: Pair, drafter: Drafter) -> None:
+    print(f"{'Memory':<12}{'':<28}{'predicted':>12}{'allocated':>12}")
+    bill = measure.memory_bill(pair.target, drafter, gamma=4)
+    for line in bill:
+        allocated = "" if line.allocated is None else _megabytes(line.allocated)
+        print(f"{'':<12}{line.what:<28}{_megabytes(line.predicted):>12}{allocated:>12}")
+    print(f"{'':<12}{'together':<28}{_megabytes(sum(line.predicted for line in bill)):>12}\n")
+
+
+def _megabytes(size: int) -> str:
+    return f"{size / 1e6:,.1f} MB"
+
+
+def _check_speed(costs: measure.Costs, stats: measure.Stats, overhead: float) -> None:
+    """Times, acceptance, the predicted speed-up of each gamma, and the advice."""
+    judged = stats.accepted + stats.rejected
+    alpha = stats.acceptance_rate
+    print(f"Time        one plain step takes {1000 * costs.step:.2f} ms; in that unit a draft step")
+    print(f"            takes c = {costs.c:.3f}, and the rest of a round o = {overhead:.2f}")
+    if not judged:
+        print("Acceptance  no draft was judged in so short a text: raise --max-new-tokens")
+        return
+    print(f"Acceptance  {alpha:.2f}, {stats.accepted} of {judged} judged drafts of this run\n")
+    print(f"            {'gamma':>6}{'v':>8}{'tokens a forward':>19}{'speed-up':>11}   predicted")
+    for gamma, v in costs.v.items():
+        tokens = measure.expected_tokens(alpha, gamma)
+        gain = measure.speedup(alpha, gamma, costs.c, v, overhead)
+        print(f"            {gamma:>6}{v:>8.2f}{tokens:>19.2f}{gain:>10.2f}x")
+    gamma, gain = measure.best_gamma(alpha, costs, overhead)
+    if gamma:
+        print(f"\nAdvice      gamma {gamma}: about {gain:.2f}x as fast as plain decoding")
+    else:
+        print("\nAdvice      gamma 0: plain decoding is the fastest here, no draft pays")
+
+
+def _models(options: argparse.Namespace) -> int:
+    install()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,1 @@
+"""What lessons measure with: mistakes, checks of the law, speed, exercises."""

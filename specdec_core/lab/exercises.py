@@ -1,0 +1,100 @@
+"""Checks for the exercises: each answers *not attempted*, *wrong because ...*, or *right*."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from fractions import Fraction
+
+from specdec_core.trace import Round, ratio
+
+NOT_ATTEMPTED = "not attempted"
+
+
+def verdict(problem: str | None) -> None:
+    """Print *right*, or *wrong because* and the problem."""
+    print("right" if problem is None else f"wrong because {problem}")
+
+
+def compare_prediction(mine: float | None, measured: float, unit: str) -> None:
+    """Print a prediction beside what was measured."""
+    if mine is None:
+        print(f"{NOT_ATTEMPTED}: no prediction; measured {measured:g} {unit}")
+    else:
+        print(f"you said {mine:g}, measured {measured:g} {unit}: off by {abs(mine - measured):g}")
+
+
+def _call(function: Callable, *arguments: object) -> tuple[object, str | None]:
+    """The function's answer, or what went wrong in one phrase."""
+    try:
+        return function(*arguments), None
+    except Exception as error:  # a learner's code may raise anything
+        return None, f"it raised {type(error).__name__}: {error}"
+
+
+def _round(drafted: int, accepted: int) -> Round:
+    """A round of made-up tokens; only the counts matter."""
+    emitted = tuple(range(accepted + 1))
+    fill = (0.5,) * drafted
+    return Round(tuple(range(drafted)), accepted, 0, emitted, fill, fill, fill, 1.0, False,
+                 (0, accepted + 1), (0, accepted + 1))  # fmt: skip
+
+
+def check_tokens_per_forward(function: Callable[[Sequence[Round]], float]) -> None:
+    """Chapter 00, exercise 1: mean tokens emitted per round."""
+    runs = ([_round(4, 4), _round(4, 0)], [_round(4, 2)] * 3, [_round(3, 1), _round(3, 3)] * 2)
+    for rounds in runs:
+        answer, problem = _call(function, rounds)
+        if answer is None and problem is None:
+            print(NOT_ATTEMPTED)
+            return
+        tokens, drafts = sum(len(r.emitted) for r in rounds), sum(r.gamma for r in rounds)
+        right = ratio(tokens, len(rounds))
+        problem = problem or _explain_ratio(answer, right, len(rounds) / tokens, tokens / drafts)
+        if problem:
+            verdict(f"{problem} (for rounds that emit {[len(r.emitted) for r in rounds]})")
+            return
+    verdict(None)
+
+
+def _explain_ratio(answer: object, right: float, inverse: float, per_draft: float) -> str | None:
+    if not isinstance(answer, int | float) or isinstance(answer, bool):
+        return f"it returns {answer!r}, not a number"
+    if math.isclose(answer, right):
+        return None
+    if math.isclose(answer, inverse):
+        return "it is upside down: it gives forwards per token"
+    if math.isclose(answer, per_draft):
+        return "it divides by the drafted tokens, and each round is one forward"
+    if math.isclose(answer, right - 1):
+        return "it leaves out the corrected or bonus token of each round"
+    return f"it gives {answer:.3f} where {right:.3f} is right"
+
+
+# p, q, u, whether the word is kept; chosen so that each usual slip fails at least one.
+KEEP_CASES = (
+    (0.6, 0.8, 0.74, True),
+    (0.6, 0.8, 0.76, False),
+    (0.4, 0.2, 0.99, True),
+    (0.0, 0.5, 0.0, False),
+    (0.3, 0.6, 0.45, True),
+    (0.3, 0.6, 0.5, False),
+    (1e-320, 1e-310, 0.5, False),
+)
+
+
+def check_keep(function: Callable[[float, float, float], bool]) -> None:
+    """Chapter 00, exercise 2: u * q < p."""
+    for p, q, u, kept in KEEP_CASES:
+        answer, problem = _call(function, p, q, u)
+        if answer is None and problem is None:
+            print(NOT_ATTEMPTED)
+            return
+        if problem is None and bool(answer) != kept:
+            least = min(Fraction(1), Fraction(p) / Fraction(q))
+            fate = "kept" if kept else "rejected"
+            problem = f"the word must be {fate}: it is kept where u is below {float(least):.3g}"
+        if problem:
+            verdict(f"{problem} (p = {p:g}, q = {q:g}, u = {u:g})")
+            return
+    verdict(None)

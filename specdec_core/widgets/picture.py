@@ -1,0 +1,71 @@
+"""A picture in a notebook: an image that says the same in words, and its numbers in a table."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Sequence
+from dataclasses import dataclass
+from html import escape
+
+# Foreground and background are set together, so a picture reads the same on any theme.
+INK, PAPER, MUTED, LINE = "#1a1a1a", "#ffffff", "#4d4d4d", "#c8c8c8"
+MONOSPACE = "DejaVu Sans Mono, Menlo, Consolas, monospace"
+SANS = "DejaVu Sans, Helvetica, Arial, sans-serif"
+
+
+def visible(text: str) -> str:
+    """`text` with its spaces and line breaks drawn as marks."""
+    return text.replace(" ", "␣").replace("\n", "⏎").replace("\t", "⇥")
+
+
+def svg_text(x: float, y: float, text: str, size: int = 12, fill: str = INK, **attributes) -> str:
+    """One SVG text element; `text` is escaped. Keyword `text_anchor` becomes `text-anchor`."""
+    extra = "".join(f' {k.replace("_", "-")}="{v}"' for k, v in attributes.items())
+    font = "" if "font_family" in attributes else f' font-family="{SANS}"'
+    return (
+        f'<text x="{x:g}" y="{y:g}" font-size="{size}" fill="{fill}"{font}{extra}>'
+        f"{escape(text)}</text>"
+    )
+
+
+def svg_frame(width: float, height: float, body: str) -> str:
+    """A whole SVG document on paper of its own."""
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="{width:g}" height="{height:g}" '
+        f'viewBox="0 0 {width:g} {height:g}"><rect width="{width:g}" height="{height:g}" '
+        f'fill="{PAPER}"/>{body}</svg>'
+    )
+
+
+def html_table(header: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
+    """A plain HTML table; every cell is escaped."""
+    head = "".join(f"<th>{escape(str(cell))}</th>" for cell in header)
+    body = "".join(
+        "<tr>" + "".join(f"<td>{escape(str(cell))}</td>" for cell in row) + "</tr>" for row in rows
+    )
+    return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+
+
+@dataclass(frozen=True)
+class Picture:
+    """An SVG, the sentence that says what it shows, and a table of its numbers.
+
+    In a notebook it appears as an image with the sentence as its alternative text, which survives
+    a notebook without a kernel, an export to HTML, and a code host's preview.
+    """
+
+    svg: str
+    sentence: str
+    table: str = ""
+
+    def __repr__(self) -> str:
+        return self.sentence
+
+    def _repr_html_(self) -> str:
+        data = base64.b64encode(self.svg.encode()).decode()
+        image = (
+            f'<img alt="{escape(self.sentence, quote=True)}" '
+            f'src="data:image/svg+xml;base64,{data}">'
+        )
+        details = f"<details><summary>As a table</summary>{self.table}</details>"
+        return f"{image}<p>{escape(self.sentence)}</p>{details if self.table else ''}"
