@@ -7,7 +7,7 @@ ROOT_FLAG := $(shell [ "$$(id -u)" = 0 ] && echo --allow-root)
 # Two test workers on two cores: one thread each, or they fight over the cores.
 ONE_THREAD := OMP_NUM_THREADS=1 MKL_NUM_THREADS=1
 
-.PHONY: lab demo test test-all lint notebooks models train bench clean
+.PHONY: lab demo test test-all lint notebooks models train bench clean FORCE
 
 lab: $(READY)
 	$(BIN)/jupyter lab $(ROOT_FLAG) --ServerApp.root_dir="$(CURDIR)" $(LAB_ARGS) notebooks/00_start_here.ipynb
@@ -44,17 +44,20 @@ bench: $(READY)
 clean:
 	rm -rf $(VENV) build .pytest_cache .ruff_cache
 
-$(READY): pyproject.toml constraints.txt Makefile
-	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
-	  { echo "This project needs Python 3.11 or newer: install one and run make PYTHON=python3.12."; exit 1; }
+# A change of these files installs again into the same environment. A virtual environment holds
+# absolute paths: one that came along with a moved clone, or whose Python is gone, is made anew.
+$(READY): pyproject.toml constraints.txt $(shell find notebooks/jupyter -name '*.json')
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || \
+	  { echo "This project needs Python 3.11 or newer, and $(PYTHON) is not: install one, then run make PYTHON=python3.12."; exit 1; }
 	@echo "Setting up .venv (the first time this takes a few minutes) ..."
-	@$(PYTHON) -m venv --clear $(VENV)
+	@$(PYTHON) -m venv $(CLEAR) $(VENV)
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[test]'
 	@echo "$(CURDIR)" > $@
 
-# A virtual environment holds absolute paths, so one that came along with a moved clone is stale.
 ifneq ($(wildcard $(READY)),)
-ifneq ($(shell cat $(READY)),$(CURDIR))
-$(shell rm -f $(READY))
+ifneq ($(shell cat $(READY) && $(BIN)/python -c '' 2>/dev/null && echo works),$(CURDIR) works)
+CLEAR := --clear
+$(READY): FORCE
 endif
 endif
+FORCE:

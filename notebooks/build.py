@@ -96,6 +96,16 @@ def problems(script: Path) -> list[str]:
     return found
 
 
+def orphans() -> list[str]:
+    """Notebooks that no script stands for."""
+    built = sorted(HERE.glob("*.ipynb"))
+    return [
+        f"{notebook.name} has no source"
+        for notebook in built
+        if not (HERE / "source" / f"{notebook.stem}.py").exists()
+    ]
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description="Build the notebooks from their sources.")
     parser.add_argument("names", nargs="*", help="only notebooks that start with one of these")
@@ -105,8 +115,10 @@ def main() -> int:
     scripts = sorted((HERE / "source").glob("*.py"))
     if options.names:
         scripts = [s for s in scripts if s.stem.startswith(tuple(options.names))]
+        if not scripts:
+            parser.error(f"no source starts with {' or '.join(options.names)}")
     if options.check:
-        found = [problem for script in scripts for problem in problems(script)]
+        found = [problem for script in scripts for problem in problems(script)] + orphans()
         print("\n".join([*found, "Run `make notebooks`."]) if found else "notebooks are in step")
         return 1 if found else 0
     for script in scripts:

@@ -11,17 +11,19 @@ import math
 import os
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 from typing import NoReturn
 
 from specdec_core.demo import Painter, run_demo
 from specdec_core.drafters import Drafter
-from specdec_core.lab import law_check, measure
-from specdec_core.loading import DTYPES, load_tokenizer
+from specdec_core.lab import exact_cases, measure
+from specdec_core.loading import DTYPES, load_config, load_tokenizer
 from specdec_core.models import CausalLM
 from specdec_core.pairs import PAIR_NAMES, Pair, load_pair, storyworld_card
 from specdec_core.randomness import Seeded
 from specdec_core.sampling import Sampling
-from specdec_core.smollm2 import NOTE, install, installed_folder
+from specdec_core.smollm2 import FOLDER, NOTE, install, installed_folder
+from specdec_core.storyworld import WEIGHTS
 from specdec_core.tokenizer_match import find_mismatch
 
 
@@ -140,15 +142,15 @@ def _exact(options: argparse.Namespace) -> int:
     print("of its random choices (float64), against the law of the target alone.\n")
     print(f"{'tables':<46}{'gamma':>6}{'runs':>8}{'outputs':>9}{'largest difference':>20}")
     worst = 0.0
-    for found in law_check.check_cases():
+    for found in exact_cases.check_cases():
         worst = max(worst, found.difference)
         name = found.case.name if found.gamma == 0 else ""
         print(
             f"{name:<46}{found.gamma:>6}{found.runs:>8}{found.outputs:>9}{found.difference:>20.1e}"
         )
-    exact = worst <= law_check.TOLERANCE
+    exact = worst <= exact_cases.TOLERANCE
     print(f"\n{'Exact' if exact else 'NOT EXACT'}: the largest difference is {worst:.1e}, ", end="")
-    print(f"{'within' if exact else 'beyond'} {law_check.TOLERANCE:.0e}.")
+    print(f"{'within' if exact else 'beyond'} {exact_cases.TOLERANCE:.0e}.")
     _show_mistake()
     return 0 if exact else 1
 
@@ -161,35 +163,45 @@ def _show_mistake() -> None:
     mistake = MISTAKES["M1"]
     wrong, right = (marginal(mistake.example.law(which), 1) for which in ("M1", None))
     told = [", ".join(f"{law[(token,)]:.2f}" for token in (0, 1)) for law in (wrong, right)]
-    print(f"\nThe check can fail. Mistake M1, {mistake.title}, on p = (.6, .4), q = (.8, .2):")
-    print(f"the first token has the law ({told[0]}) instead of ({told[1]}), ", end="")
+    print("\nThe check can fail: with p = (.6, .4), q = (.8, .2) and the mistake")
+    print(f'"{mistake.title}" (M1), the first token has the law')
+    print(f"({told[0]}) instead of ({told[1]}), ", end="")
     print(f"a difference of {largest_difference(wrong, right):.2f}.")
 
 
 def _pairs(options: argparse.Namespace) -> int:
-    card = storyworld_card()
     print(
-        "storyworld   bundled, works offline; a small invented world of stories, recipes and code"
+        "storyworld   bundled, works offline: a small invented world of stories, recipes and code"
     )
-    for name in ("target", "default", "weak", "strong"):
-        print(f"  {name:<10} {_card_line(card.get(name, {}))}")
+    card = storyworld_card()
+    for name in ("target", "default", "strong"):
+        rates = _rates(card.get(name, {}))
+        print(f"  {name:<10} {_size(WEIGHTS / name)}{rates}")
+    print(f"  {'weak':<10} an n-gram table, no network{_rates(card.get('weak', {}))}")
     if card:
         print("  (acceptance at temperature 1, from the card of the bundled weights)")
     folder = installed_folder()
-    state = f"installed, {NOTE}" if folder else "not installed: run `make models` (98 MB)"
-    print(f"\nsmollm2      SmolLM2-135M-Instruct, a real chat model (--chat); {state}")
-    print("  self       the target as its own draft: everything is accepted, nothing is gained")
+    origin = f" ({NOTE})" if folder and folder.name == FOLDER else ""
+    print("\nsmollm2      SmolLM2-135M-Instruct, a real chat model: use --chat")
+    print(f"             {f'installed{origin}' if folder else 'not installed: run `make models`'}")
+    if folder:
+        print(f"  {'target':<10} {_size(folder)}")
+    print(f"  {'self':<10} the target as its own draft: all is accepted, nothing is gained")
     print("\nany other    specdec demo --target MODEL --draft MODEL, each a folder or a hub name")
     return 0
 
 
-def _card_line(facts: dict) -> str:
-    if "parameters" in facts:
-        line = f"{facts['parameters']:>9,} parameters"
-    else:
-        line = f"n-gram table, n = {facts['order']}" if "order" in facts else "no card"
-    rates = facts.get("acceptance", {})
-    return line + "".join(f", {kind} {rate:.2f}" for kind, rate in rates.items())
+def _size(folder: Path) -> str:
+    if not folder.is_dir():
+        return "missing: run `make train`"
+    config = load_config(folder, folder.name)
+    layers = config.num_hidden_layers
+    return f"{measure.count_parameters(config):,} parameters, {layers} layer{'s' * (layers != 1)}"
+
+
+def _rates(facts: dict) -> str:
+    rates = [f"{kind} {rate:.2f}" for kind, rate in facts.get("acceptance", {}).items()]
+    return f"; acceptance: {', '.join(rates)}" if rates else ""
 
 
 def _check(options: argparse.Namespace) -> int:
@@ -225,12 +237,12 @@ def _check_tokens(pair: Pair, drafter: Drafter) -> None:
 
 
 def _check_memory(pair: Pair, drafter: Drafter) -> None:
-    print(f"{'Memory':<12}{'':<28}{'predicted':>12}{'allocated':>12}")
+    print(f"{'Memory':<12}{'':<34}{'predicted':>12}{'allocated':>12}")
     bill = measure.memory_bill(pair.target, drafter, gamma=4)
     for line in bill:
         allocated = "" if line.allocated is None else _megabytes(line.allocated)
-        print(f"{'':<12}{line.what:<28}{_megabytes(line.predicted):>12}{allocated:>12}")
-    print(f"{'':<12}{'together':<28}{_megabytes(sum(line.predicted for line in bill)):>12}\n")
+        print(f"{'':<12}{line.what:<34}{_megabytes(line.predicted):>12}{allocated:>12}")
+    print(f"{'':<12}{'together':<34}{_megabytes(sum(line.predicted for line in bill)):>12}\n")
 
 
 def _megabytes(size: int) -> str:
@@ -247,11 +259,11 @@ def _check_speed(costs: measure.Costs, stats: measure.Stats, overhead: float) ->
         print("Acceptance  no draft was judged in so short a text: raise --max-new-tokens")
         return
     print(f"Acceptance  {alpha:.2f}, {stats.accepted} of {judged} judged drafts of this run\n")
-    print(f"            {'gamma':>6}{'v':>8}{'tokens a forward':>19}{'speed-up':>11}   predicted")
+    print(f"            {'gamma':>6}{'v':>8}{'tokens a forward':>19}{'predicted speed-up':>21}")
     for gamma, v in costs.v.items():
         tokens = measure.expected_tokens(alpha, gamma)
         gain = measure.speedup(alpha, gamma, costs.c, v, overhead)
-        print(f"            {gamma:>6}{v:>8.2f}{tokens:>19.2f}{gain:>10.2f}x")
+        print(f"            {gamma:>6}{v:>8.2f}{tokens:>19.2f}{gain:>20.2f}x")
     gamma, gain = measure.best_gamma(alpha, costs, overhead)
     if gamma:
         print(f"\nAdvice      gamma {gamma}: about {gain:.2f}x as fast as plain decoding")

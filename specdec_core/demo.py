@@ -139,7 +139,7 @@ def _introduce(
     )
     if options.gamma:
         marks = (painter.origin(words, origin) for origin, words in LEGEND.items())
-        painter.line("marks: " + "  ".join(marks))
+        painter.line("marks: " + " · ".join(marks))
     painter.line()
 
 
@@ -185,11 +185,11 @@ def _report_speed(
         painter.line("(speed not measured: interrupted)")
         return
     gain = spent[0] / spent[1]
-    verdict = "faster" if gain >= 1 else "slower, drafting does not pay here"
+    verdict = "" if gain >= 1 else ", so slower: drafting does not pay here"
     rates = [tokens / seconds for seconds in spent]
     painter.line(
-        f"{painter.style(f'{gain:.2f}x', BOLD)} as fast as plain decoding ({verdict}): "
-        f"{rates[1]:.0f} against {rates[0]:.0f} tokens a second"
+        f"{painter.style(f'{gain:.2f}x', BOLD)} as fast as plain decoding{verdict} "
+        f"({rates[1]:.1f} against {rates[0]:.1f} tokens a second)"
     )
     painter.line(
         painter.style(

@@ -62,7 +62,9 @@ class Pair:
         if not chat:
             return self.tokenizer(text).input_ids
         if not self.tokenizer.chat_template:
-            raise ValueError(f"The tokenizer of {self.name} has no chat template: use chat=False.")
+            raise ValueError(
+                f"The tokenizer of {self.name} has no chat template: give it plain text."
+            )
         messages = [{"role": "user", "content": text}]
         wrapped = self.tokenizer.apply_chat_template(
             messages, add_generation_prompt=True, tokenize=False

@@ -63,6 +63,10 @@ def test_notebook_is_in_step_with_its_source(source):
     assert build.problems(source) == []
 
 
+def test_every_notebook_has_a_source():
+    assert build.orphans() == []
+
+
 def test_sections_are_there_and_in_order(notebook):
     text = markdown(notebook)
     places = [text.find(f"\n## {title}") for title in SECTIONS]

@@ -11,7 +11,8 @@
 
 # %%
 from specdec_core import Sampling, Seeded, TableDrafter, TableModel, load_pair
-from specdec_core import autoregressive_decode, exact_law, speculative_decode, speculative_rounds
+from specdec_core import autoregressive_decode, exact_law, marginal
+from specdec_core import speculative_decode, speculative_rounds
 from specdec_core.lab import exercises, museum
 from specdec_core.lab.notebook import self_check, show_source
 from specdec_core.widgets import origin_ribbon
@@ -161,12 +162,12 @@ show_source(verify.residual_weights)
 
 # %%
 story = []
-for round in speculative_rounds(
+for step in speculative_rounds(
     pair.target, pair.drafter, prompt, max_new_tokens=24, stop_tokens=pair.stop_tokens,
     randomness=Seeded(2),
 ):
-    story += round.emitted
-    print(f"{len(round.emitted)} new | {pair.decode(story)}")
+    story += step.emitted
+    print(f"{len(step.emitted)} new | {pair.decode(story)}")
 
 # %% [markdown]
 # ## Is it still the target's text?
@@ -187,7 +188,7 @@ print(pair.decode(prompt + fast.tokens))
 # %% [markdown]
 # Above temperature 0, one seed does not give the same words: the coins are used differently. What
 # must agree is the **law**, the probability of every possible text. On a toy pair of two words you can
-# visit every outcome of every coin and add up.
+# visit every outcome of every coin and add up. The law of two words first, then of the first word.
 
 # %%
 p, q = [0.6, 0.4], [0.8, 0.2]
@@ -196,10 +197,14 @@ toy_target, toy_draft = TableModel(lambda prefix: p, 2), TableDrafter(lambda pre
 # %%
 law = exact_law(
     lambda coins: speculative_decode(
-        toy_target, toy_draft, [0], gamma=2, max_new_tokens=1, randomness=coins
+        toy_target, toy_draft, [0], gamma=1, max_new_tokens=2, randomness=coins
     ).tokens
 )
 print({tokens: round(probability, 12) for tokens, probability in law.items()})
+
+# %%
+first_word = marginal(law, 1)
+print({tokens: round(probability, 12) for tokens, probability in first_word.items()})
 
 # %% [markdown]
 # The draft offers word 0 with probability .8. The text has it with .6, as the target wants. The draft
@@ -281,13 +286,12 @@ exercises.check_keep(keep)
 my_broken_probability = None
 
 # %%
-with museum.installed("M1"):
-    broken = exact_law(
-        lambda coins: speculative_decode(
-            toy_target, toy_draft, [0], gamma=2, max_new_tokens=1, randomness=coins
-        ).tokens
-    )
-print({tokens: round(probability, 12) for tokens, probability in broken.items()})
+broken = exact_law(
+    lambda coins: museum.decode(
+        "M1", toy_target, toy_draft, [0], gamma=1, max_new_tokens=2, randomness=coins
+    ).tokens
+)
+print({tokens: round(p, 12) for tokens, p in marginal(broken, 1).items()})
 
 # %% [markdown]
 # The text now has word 0 with .72: neither the target's law nor the draft's. No error, no warning, and

@@ -1,0 +1,141 @@
+"""Is a sampled decoder right? A chi-square test of its outputs against the exact law.
+
+The test is planned before it is run: the false-alarm level is stated, and the number of samples is
+the one at which a given mistake is caught with a given power.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+
+import numpy as np
+from scipy.stats import chi2, ncx2
+
+from specdec_core.exact import Law
+from specdec_core.models import LanguageModel
+from specdec_core.randomness import Randomness, Seeded
+from specdec_core.sampling import Sampling
+
+# Below 5 expected counts in a cell the statistic is no longer close to chi-square (Cochran 1954).
+LEAST_EXPECTED = 5.0
+
+
+@dataclass(frozen=True)
+class LawCheck:
+    """Sampled outputs against a law.
+
+    statistic, degrees: Pearson's chi-square over the pooled cells, and its degrees of freedom.
+    p_value: probability of so large a statistic if the law is right; 0 after an output the law
+        rules out. impossible: how many of those. total_variation: of the counts from the law.
+    """
+
+    samples: int
+    statistic: float
+    degrees: int
+    p_value: float
+    impossible: int
+    total_variation: float
+
+    def passes(self, level: float) -> bool:
+        """Whether the law is kept at this false-alarm level."""
+        return self.p_value >= level
+
+
+def sample(run: Callable[[Randomness], Sequence[int]], samples: int, seed: int) -> Counter:
+    """How often each output comes, over independent runs fed from one seeded stream."""
+    randomness = Seeded(seed)
+    return Counter(tuple(run(randomness)) for _ in range(samples))
+
+
+def cells(law: Law, samples: int) -> list[list[tuple[int, ...]]]:
+    """Outputs grouped so that each cell expects at least five: the rare ones share a cell."""
+    order = sorted((t for t, p in law.items() if p > 0), key=lambda t: -law[t])
+    alone = [[t] for t in order if law[t] * samples >= LEAST_EXPECTED]
+    rare = order[len(alone) :]
+    if rare and alone and sum(law[t] for t in rare) * samples < LEAST_EXPECTED:
+        rare = alone.pop() + rare
+    return [*alone, rare] if rare else alone
+
+
+def check_law(counts: Mapping[tuple[int, ...], int], law: Law) -> LawCheck:
+    """Compare `counts` of outputs with `law`."""
+    samples = sum(counts.values())
+    statistic, groups = 0.0, cells(law, samples)
+    for group in groups:
+        expected = samples * sum(law[t] for t in group)
+        statistic += (sum(counts.get(t, 0) for t in group) - expected) ** 2 / expected
+    impossible = sum(n for t, n in counts.items() if law.get(t, 0.0) == 0)
+    degrees = len(groups) - 1
+    p_value = 0.0 if impossible else float(chi2.sf(statistic, degrees)) if degrees else 1.0
+    outputs = counts.keys() | law.keys()
+    distance = 0.5 * sum(abs(counts.get(t, 0) / samples - law.get(t, 0.0)) for t in outputs)
+    return LawCheck(samples, statistic, degrees, p_value, impossible, distance)
+
+
+def power(law: Law, other: Law, samples: int, level: float) -> float:
+    """Probability that the check at `level` fails a decoder whose law is `other`.
+
+    By the noncentral chi-square distribution over the pooled cells, and by the outputs that `law`
+    rules out: one of them is enough.
+    """
+    groups = cells(law, samples)
+    degrees = len(groups) - 1
+    missed = 1.0
+    if degrees > 0:
+        shift = 0.0
+        for group in groups:
+            p = sum(law[t] for t in group)
+            shift += (sum(other.get(t, 0.0) for t in group) - p) ** 2 / p
+        missed = float(ncx2.cdf(chi2.isf(level, degrees), degrees, samples * shift))
+    impossible = sum(p for t, p in other.items() if law.get(t, 0.0) == 0)
+    return 1.0 - missed * (1.0 - impossible) ** samples
+
+
+def samples_needed(
+    law: Law, other: Law, level: float = 1e-4, wanted: float = 0.99, most: float = 1e18
+) -> int:
+    """Samples at which a decoder with the law `other` is caught with power `wanted`.
+
+    Raises ValueError where `most` are not enough: the laws are the same, or as good as.
+    """
+    high = 32
+    while power(law, other, high, level) < wanted:
+        if high > most:
+            raise ValueError(f"These laws are too close to be told apart by {most:.0e} samples.")
+        high *= 2
+    low = high // 2
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if power(law, other, middle, level) >= wanted else (middle, high)
+    return high
+
+
+def null_band(law: Law, samples: int, level: float, repeats: int = 2000, seed: int = 0) -> float:
+    """Total variation that a right decoder exceeds with probability `level`, by simulation."""
+    p = np.array(list(law.values()))
+    counts = np.random.default_rng(seed).multinomial(samples, p / p.sum(), size=repeats)
+    return float(np.quantile(0.5 * np.abs(counts / samples - p).sum(-1), 1 - level))
+
+
+def rows_of(
+    model: LanguageModel, prompt: Sequence[int], ids: Sequence[int] | None = None
+) -> Callable[[tuple[int, ...]], np.ndarray]:
+    """A real model after `prompt` as a table: new tokens -> probabilities, each computed once.
+
+    ids: look through a keyhole at these tokens alone, numbered from 0; None for the whole
+        vocabulary. The rows come from uncached forwards, in float64 where the model's logits are.
+    """
+
+    @cache
+    def row(new: tuple[int, ...]) -> np.ndarray:
+        real = new if ids is None else tuple(ids[token] for token in new)
+        model.rollback(0)
+        logits = model.forward([*prompt, *real], keep=1)
+        probs = Sampling().probs(logits if ids is None else logits[:, list(ids)])
+        model.rollback(0)
+        return probs[0].double().cpu().numpy()
+
+    return row

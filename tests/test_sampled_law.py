@@ -1,0 +1,232 @@
+"""The bundled pair, its real logits and the real decode loop, against the target's exact law.
+
+Exactly where every outcome can be visited, and by sampling as one would do it elsewhere: with a
+false-alarm level stated beforehand, and as many samples as each mistake needs to be caught with
+power .99. Seeds are fixed, so a test that passes once passes always.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from scipy.stats import chisquare
+
+from specdec_core import (
+    Randomness,
+    Sampling,
+    autoregressive_decode,
+    exact_law,
+    largest_difference,
+    speculative_decode,
+    total_variation,
+)
+from specdec_core.lab.law_check import (
+    cells,
+    check_law,
+    null_band,
+    power,
+    rows_of,
+    sample,
+    samples_needed,
+)
+from specdec_core.lab.museum import MISTAKES, Example
+from specdec_core.lab.museum.drafting import NoEcho
+from specdec_core.pairs import Pair, load_pair
+
+TOLERANCE = 1e-12
+LEVEL = 1e-4  # false alarms a test may give, were its seed not fixed
+POWER = 0.99
+SAMPLES = 20_000
+PROMPT = "Once upon a time"
+KEYHOLE = 5  # tokens left in view where a mistake could emit any of the vocabulary
+
+
+@pytest.fixture(scope="module")
+def pair() -> Pair:
+    return load_pair("storyworld", dtype="float64")
+
+
+@pytest.fixture(scope="module")
+def whole(pair: Pair) -> Example:
+    """The pair after the prompt, its whole vocabulary, as tables of its own logits."""
+    prompt = pair.encode(PROMPT)
+    return Example(
+        rows_of(pair.target, prompt), rows_of(pair.drafter.model, prompt), gamma=2, tokens=3
+    )
+
+
+@pytest.fixture(scope="module")
+def keyhole(pair: Pair, whole: Example) -> Example:
+    """The same logits, cut to the tokens that are likeliest after the prompt."""
+    ids = np.argsort(-whole.target(()))[:KEYHOLE].tolist()
+    prompt = pair.encode(PROMPT)
+    target, draft = rows_of(pair.target, prompt, ids), rows_of(pair.drafter.model, prompt, ids)
+    return replace(whole, target=target, draft=draft)
+
+
+def law_of(toy: Example) -> dict[tuple[int, ...], float]:
+    """The target's law of three tokens under the toy's top-k, by recursion over its rows."""
+    law: dict[tuple[int, ...], float] = {}
+
+    def extend(new: tuple[int, ...], probability: float) -> None:
+        if len(new) == toy.tokens:
+            law[new] = probability
+            return
+        row = np.array(toy.target(new))
+        if toy.sampling.top_k:
+            row[np.argsort(-row)[toy.sampling.top_k :]] = 0
+        for token in np.flatnonzero(row):
+            extend((*new, int(token)), probability * float(row[token] / row.sum()))
+
+    extend((), 1.0)
+    return law
+
+
+# The check itself.
+
+
+def test_statistic_is_pearsons() -> None:
+    law = {(0,): 0.5, (1,): 0.3, (2,): 0.2}
+    counts = {(0,): 40, (1,): 35, (2,): 25}
+    check = check_law(counts, law)
+    expected = chisquare([40, 35, 25], [50, 30, 20])
+    assert check.statistic == pytest.approx(expected.statistic)
+    assert check.p_value == pytest.approx(expected.pvalue)
+    assert check.total_variation == pytest.approx(0.1)
+
+
+def test_rare_outputs_share_a_cell() -> None:
+    law = {(0,): 0.9, (1,): 0.06, (2,): 0.03, (3,): 0.01}
+    assert cells(law, 1000) == [[(0,)], [(1,)], [(2,)], [(3,)]]
+    assert cells(law, 200) == [[(0,)], [(1,)], [(2,)], [(3,)]][:2] + [[(2,), (3,)]]
+    assert cells(law, 100) == [[(0,)], [(1,), (2,), (3,)]]
+
+
+def test_an_output_the_law_rules_out_fails_at_once() -> None:
+    check = check_law({(0,): 10_000, (2,): 1}, {(0,): 1.0})
+    assert (check.impossible, check.p_value) == (1, 0.0)
+
+
+def test_false_alarms_come_as_often_as_stated() -> None:
+    """4,000 right decoders (multinomial draws): 1 in 100 fails at level .01, within 3 sigma."""
+    law = {(i,): p for i, p in enumerate(np.random.default_rng(1).dirichlet(np.ones(40)))}
+    draws = np.random.default_rng(2).multinomial(SAMPLES, list(law.values()), size=4000)
+    checks = [check_law(dict(zip(law, counts.tolist(), strict=True)), law) for counts in draws]
+    alarms = sum(not check.passes(0.01) for check in checks)
+    assert abs(alarms - 40) < 3 * 40**0.5
+    band = null_band(law, SAMPLES, 0.01)
+    outside = sum(check.total_variation > band for check in checks)
+    assert abs(outside - 40) < 5 * 40**0.5  # the band is itself simulated
+
+
+# The pair, exactly.
+
+
+def test_exact_law_of_the_real_pair(whole: Example) -> None:
+    """Real logits in float64, whole vocabulary, top-k 3 on both sides: every outcome visited."""
+    toy = replace(whole, sampling=Sampling(top_k=3))
+    difference = largest_difference(toy.law(), law_of(toy))
+    print(f"largest difference {difference:.1e}")
+    assert difference <= TOLERANCE
+
+
+def test_exact_law_with_the_real_caches(pair: Pair) -> None:
+    """No table between: transformers' forwards over the rolled-back caches, against plain ones."""
+    prompt, sampling = pair.encode(PROMPT), Sampling(top_k=2)
+
+    def speculative(randomness: Randomness) -> Sequence[int]:
+        return speculative_decode(
+            pair.target, pair.drafter, prompt, gamma=2, sampling=sampling, max_new_tokens=3,
+            randomness=randomness,
+        ).tokens  # fmt: skip
+
+    def plain(randomness: Randomness) -> Sequence[int]:
+        return autoregressive_decode(
+            pair.target, prompt, sampling=sampling, max_new_tokens=3, randomness=randomness
+        ).tokens
+
+    assert largest_difference(exact_law(speculative), exact_law(plain)) <= TOLERANCE
+
+
+# The pair, sampled.
+
+
+def test_sampled_law_of_the_real_pair(whole: Example) -> None:
+    """20,000 continuations of 3 tokens, top-k 4 on both sides, at false-alarm level 1e-4."""
+    toy = replace(whole, sampling=Sampling(top_k=4))
+    law = law_of(toy)
+    check = check_law(sample(lambda r: toy.run(r).tokens, SAMPLES, seed=0), law)
+    print(check)
+    assert check.passes(LEVEL)
+    assert check.total_variation < null_band(law, SAMPLES, 0.001, repeats=10_000)
+
+
+# Mistake -> sampling under which it shows; top-k and a processor where the mistake needs them.
+VISIBLE = {
+    id: Sampling() for id in "M1 M2 M3 M4 M5 M6 M6b M7 M8 M9 M10 M11 M18 M18b M18c".split()
+} | {"M12": Sampling(top_k=3), "M13": Sampling(processors=(NoEcho(),))}
+
+
+@pytest.mark.parametrize("id", VISIBLE)
+def test_sampled_check_fails_each_mistake(keyhole: Example, id: str) -> None:
+    """At the number of samples that gives power .99, planned from the exact mistaken law."""
+    toy = replace(keyhole, sampling=VISIBLE[id])
+    right, wrong = toy.law(), toy.law(id)
+    samples = samples_needed(right, wrong, LEVEL, POWER)
+    check = check_law(sample(lambda r: toy.run(r, id).tokens, samples, seed=1), right)
+    print(f"{id}: TV {total_variation(right, wrong):.4f}, N {samples}, p {check.p_value:.1e}")
+    assert not check.passes(LEVEL)
+    good = check_law(sample(lambda r: toy.run(r).tokens, samples, seed=2), right)
+    assert good.passes(LEVEL)
+
+
+def test_planned_power_is_the_real_one(keyhole: Example) -> None:
+    """500 repeats of the check on draws from a mistaken law: about 99 in 100 fail."""
+    for id in ("M1", "M6"):
+        right, wrong = keyhole.law(), keyhole.law(id)
+        samples = samples_needed(right, wrong, LEVEL, POWER)
+        assert power(right, wrong, samples, LEVEL) >= POWER
+        draws = np.random.default_rng(3).multinomial(samples, list(wrong.values()), size=500)
+        caught = sum(
+            not check_law(dict(zip(wrong, counts.tolist(), strict=True)), right).passes(LEVEL)
+            for counts in draws
+        )
+        assert caught >= 480
+
+
+def test_some_mistakes_only_the_exact_law_sees(keyhole: Example) -> None:
+    """Epsilon and half precision would need more samples than anyone draws; M19 has no damage."""
+    right = keyhole.law()
+    assert samples_needed(right, keyhole.law("M14"), LEVEL, POWER) > 10**9
+    assert samples_needed(right, keyhole.law("M15"), LEVEL, POWER) > SAMPLES
+    for id in ("M14", "M15"):
+        assert total_variation(right, keyhole.law(id)) > TOLERANCE
+    with pytest.raises(ValueError, match="too close"):
+        samples_needed(right, keyhole.law("M19"), LEVEL, POWER)
+
+
+def test_every_law_breaker_of_the_museum_is_accounted_for() -> None:
+    law_breakers = {id for id, mistake in MISTAKES.items() if mistake.breaks == "law"}
+    assert law_breakers == set(VISIBLE) | {"M14", "M15"}
+
+
+@pytest.mark.slow
+def test_sampled_law_of_the_models_themselves(pair: Pair) -> None:
+    """As `test_sampled_law_of_the_real_pair`, with a forward of the models for every step."""
+    prompt, sampling = pair.encode(PROMPT), Sampling(top_k=4)
+    toy = Example(rows_of(pair.target, prompt), tokens=3, sampling=sampling)
+    law = law_of(toy)
+
+    def run(randomness: Randomness) -> Sequence[int]:
+        return speculative_decode(
+            pair.target, pair.drafter, prompt, gamma=2, sampling=sampling, max_new_tokens=3,
+            randomness=randomness,
+        ).tokens  # fmt: skip
+
+    with torch.inference_mode():
+        check = check_law(sample(run, SAMPLES, seed=4), law)
+    assert check.passes(LEVEL)
