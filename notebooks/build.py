@@ -17,6 +17,7 @@ import jupytext
 import nbformat
 from nbclient import NotebookClient
 from nbformat import NotebookNode
+from traitlets.config import Config
 
 HERE = Path(__file__).resolve().parent
 ANSI = re.compile(r"\x1b\[[0-9;]*m")
@@ -68,6 +69,8 @@ def build(script: Path) -> Path:
         kernel_name="python3",
         record_timing=False,
         resources={"metadata": {"path": str(HERE)}},
+        # Without it every kernel prints a warning about plain text on the local socket.
+        config=Config({"KernelManager": {"transport_encryption": "auto"}}),
     )
     client.execute()
     target = HERE / f"{script.stem}.ipynb"

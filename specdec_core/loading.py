@@ -186,8 +186,9 @@ def load_model(
 
 
 def load_tokenizer(name: str | Path) -> PreTrainedTokenizerBase:
-    """The tokenizer beside a model. Raises ValueError where there is none that can be read."""
+    """The tokenizer beside a model. Raises ValueError where there is no model, or none with it."""
     folder = find_folder(name)
+    load_config(folder, str(name))
     if not any(file for pattern in TOKENIZER_FILES for file in folder.glob(pattern)):
         raise ValueError(f"{name} holds no tokenizer beside the model.")
     with quiet():

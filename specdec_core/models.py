@@ -15,6 +15,7 @@ from transformers import PreTrainedModel
 
 from specdec_core.cache import cache_argument, causal_mask, make_cache, refuse_if_fixed
 from specdec_core.randomness import upload
+from specdec_core.sampling import is_whole
 
 # Longest text a cache is made for unless the caller says otherwise: memory grows with it.
 DEFAULT_MAX_LENGTH = 4096
@@ -73,6 +74,10 @@ class CausalLM:
         context = getattr(model.config.get_text_config(), "max_position_embeddings", None)
         if max_length is None:
             max_length = min(context or DEFAULT_MAX_LENGTH, DEFAULT_MAX_LENGTH)
+        if not is_whole(max_length) or max_length < 1:
+            raise ValueError(
+                f"max_length must be a whole number of at least 1, not {max_length!r}."
+            )
         if context and max_length > context:
             raise ValueError(f"max_length {max_length} is past the model's context of {context}.")
         refuse_if_fixed(model, max_length)

@@ -36,7 +36,7 @@ class Randomness(Protocol):
 
 
 def upload(values: object, dtype: torch.dtype, device: torch.device | str) -> Tensor:
-    """Values as a tensor on `device`; host values go to CUDA from pinned memory, without waiting."""
+    """Values as a tensor on `device`; to CUDA from pinned memory, so that the host never waits."""
     tensor = torch.as_tensor(values, dtype=dtype)
     if tensor.device.type == "cpu" and torch.device(device).type == "cuda":
         return tensor.pin_memory().to(device, non_blocking=True)

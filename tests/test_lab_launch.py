@@ -60,7 +60,7 @@ class Server:
         """The JSON behind a path."""
         return json.loads(self.get(path))
 
-    def wait(self, process: subprocess.Popen, seconds: float = 60) -> None:
+    def wait(self, process: subprocess.Popen, seconds: float = 120) -> None:
         """Return once the server answers."""
         end = time.monotonic() + seconds
         while time.monotonic() < end and process.poll() is None:

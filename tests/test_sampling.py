@@ -149,7 +149,9 @@ def test_processors_without_the_tokens_are_an_error():
     sentence_of(error.value)
 
 
-@pytest.mark.parametrize("sampling", [Sampling(), Sampling(0.0), Sampling(0.5, 3), Sampling(1, 3, 0.9)])
+@pytest.mark.parametrize(
+    "sampling", [Sampling(), Sampling(0.0), Sampling(0.5, 3), Sampling(1, 3, 0.9)]
+)
 @pytest.mark.parametrize(
     "bad",
     [
@@ -188,6 +190,8 @@ def test_values_out_of_range_get_one_sentence(field, value):
     sentence_of(error.value)
 
 
-@pytest.mark.parametrize("values", [(0,), (2, 1, 1), (1.0, None, 1e-9), (torch.tensor(0.5).item(),)])
+@pytest.mark.parametrize(
+    "values", [(0,), (2, 1, 1), (1.0, None, 1e-9), (torch.tensor(0.5).item(),)]
+)
 def test_values_at_the_limits_are_accepted(values):
     Sampling(*values).probs(random_logits(2))

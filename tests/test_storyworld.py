@@ -1,4 +1,4 @@
-"""The grammar is exact, the tokenizer loses nothing, and the bundled weights keep their promises."""
+"""The grammar is exact, the tokenizer loses nothing, the bundled weights keep their promises."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ import random
 from collections import Counter
 
 import pytest
-import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from specdec_core import storyworld
@@ -21,10 +20,7 @@ from specdec_core.storyworld.writer import SamplingWriter, Writer, derivations, 
 START, STOP = 1, 2
 TEXTS = list(storyworld.texts(seed=2024, count=300))
 MEGABYTE = 1_000_000
-
-needs_weights = pytest.mark.skipif(
-    not (storyworld.WEIGHTS / "card.json").exists(), reason="run `make train` first"
-)
+LIMIT = 3_000  # texts of the largest sub-grammar that is enumerated
 
 
 # --- the grammar -------------------------------------------------------------------------------
@@ -43,44 +39,49 @@ def recorded_path(program, seed: int) -> list[int]:
     return path
 
 
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("seed", range(4))
-def test_the_end_of_a_text_enumerated_completely(kind, seed):
-    """All texts that share their first choices: distinct, and their shares sum to exactly one."""
-    path = recorded_path(PROGRAMS[kind], seed)
-    found = []
-    for keep in range(len(path), 0, -1):
-        group = list(itertools.islice(enumerate_program(PROGRAMS[kind], path[:keep]), 20_001))
-        if len(group) > 20_000:
-            break
-        found = group
-    assert len(found) > 500
+def narrow_code(monkeypatch):
+    monkeypatch.setattr(lexicon, "FUNCTION_NAMES", ("add", "scale", "share"))
+    monkeypatch.setattr(lexicon, "PARAMETERS", (("x", "y"),))
+    monkeypatch.setattr(lexicon, "PARAMETER_WEIGHTS", (1.0,))
+    monkeypatch.setattr(lexicon, "DIGITS", ("7",))
+
+
+def narrow_recipe(monkeypatch):
+    pie = ("tin", "bake", ("hot", "cold"), ("apples", "butter", "plums", "leeks"))
+    for name, value in {
+        "DISHES": {"pie": pie}, "DISH_NAMES": ("pie",), "DISH_WEIGHTS": (1.0,),
+        "COUNTS": ("two",), "COUNT_WEIGHTS": (1.0,), "STATES": ("ripe",), "CARES": ("well",),
+        "MINUTES": ("ten",), "SPICES": ("salt", "mint"),
+    }.items():  # fmt: skip
+        monkeypatch.setattr(lexicon, name, value)
+
+
+@pytest.mark.parametrize(("kind", "narrow"), [("code", narrow_code), ("recipe", narrow_recipe)])
+def test_a_small_sub_grammar_enumerated_completely(kind, narrow, monkeypatch):
+    """With few words in the lexicon every text can be listed: all distinct, summing to 1."""
+    narrow(monkeypatch)
+    found = list(enumerate_program(PROGRAMS[kind]))
+    assert len(found) > 2000
     assert len({tuple(w.tokens) for w in found}) == len(found), "two derivations of one text"
-    # The probability of the shared prefix is that of the choices made before the free ones.
+    assert abs(math.fsum(math.exp(w.log_prob) for w in found) - 1) < 1e-12
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("seed", range(3))
+def test_the_end_of_a_text_enumerated_completely(kind, seed):
+    """All texts that begin with the same choices: distinct, their shares sum to exactly one."""
+    program = PROGRAMS[kind]
+    path = recorded_path(program, seed)
+    found, shared = [], []
+    for keep in range(len(path), 0, -1):
+        group = list(itertools.islice(enumerate_program(program, path[:keep]), LIMIT + 1))
+        if len(group) > LIMIT:
+            break
+        found, shared = group, path[:keep]
+    assert len(found) > 50
+    assert len({tuple(w.tokens) for w in found}) == len(found), "two derivations of one text"
     whole = math.fsum(math.exp(w.log_prob) for w in found)
-    shared = prefix_log_prob(PROGRAMS[kind], path, found)
-    assert abs(whole / math.exp(shared) - 1) < 1e-12
-
-
-def prefix_log_prob(program, path, found) -> float:
-    """Natural log probability of the choices that all the `found` texts share, by replaying."""
-    paths = [w.path for w in (found[0], found[-1])]
-    same = len(list(itertools.takewhile(lambda pair: pair[0] == pair[1], zip(*paths, strict=False))))
-
-    class Prefix(Writer):
-        depth, total = 0, 0.0
-
-        def choose_index(self, count, weights):
-            index = path[self.depth]
-            if self.depth < same:
-                share = 1 / count if weights is None else weights[index] / math.fsum(weights)
-                self.total += math.log(share)
-            self.depth += 1
-            return index
-
-    writer = Prefix()
-    program(writer)
-    return writer.total
+    assert abs(whole / prefix_probability(program, shared) - 1) < 1e-12
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -154,7 +155,10 @@ def test_samples_follow_the_stated_probabilities():
     kinds = Counter(text.kind for text in drawn)
     openings = Counter(text.tokens[0] for text in drawn if text.kind == "story")
     stories = kinds["story"]
-    expected = {k: (kinds[k], count, w / sum(KIND_WEIGHTS)) for k, w in zip(KINDS, KIND_WEIGHTS, strict=True)}
+    expected = {
+        k: (kinds[k], count, w / sum(KIND_WEIGHTS))
+        for k, w in zip(KINDS, KIND_WEIGHTS, strict=True)
+    }
     expected["Once"] = (openings["Once"], stories, 8 / 12)
     expected["Long"] = (openings["Long"], stories, 2 / 12)
     expected["Mia"] = (openings["Mia"], stories, 2 / 12 / len(lexicon.NAMES))
@@ -166,7 +170,9 @@ def test_one_seed_gives_one_text():
     again = list(storyworld.texts(seed=2024, count=300))
     assert again == TEXTS
     assert list(storyworld.texts(seed=2025, count=5)) != TEXTS[:5]
-    assert storyworld.sample(random.Random(3), "code") == storyworld.sample(random.Random(3), "code")
+    assert storyworld.sample(random.Random(3), "code") == storyworld.sample(
+        random.Random(3), "code"
+    )
     with pytest.raises(ValueError, match="no kind 'poem'"):
         storyworld.sample(random.Random(3), "poem")
 
@@ -238,7 +244,10 @@ def test_straight_quotes_are_understood(tokenizer):
 
 
 def test_unknown_words_are_named():
-    assert storyworld.unknown_words("The dragn and the spaceship sang, dragn") == ["dragn", "spaceship"]
+    assert storyworld.unknown_words("The dragn and the spaceship sang, dragn") == [
+        "dragn",
+        "spaceship",
+    ]
     storyworld.check_words('Once upon a time, "Yes" said Tim.\ndef add(a, b):\n    total = a + b')
     for text, sentence in {
         "Once upon a dragn": "'dragn' is not a word of storyworld; near words: dragon",
@@ -256,7 +265,6 @@ def size_of(folder) -> int:
     return sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())
 
 
-@needs_weights
 def test_sizes_and_formats():
     weights = storyworld.WEIGHTS
     assert size_of(weights / "target") <= 6 * MEGABYTE
@@ -265,7 +273,6 @@ def test_sizes_and_formats():
     assert suffixes == {".safetensors", ".json"}
 
 
-@needs_weights
 def test_the_folders_are_ordinary_transformers_folders():
     for name in ("target", "default", "strong"):
         folder = storyworld.WEIGHTS / name
@@ -278,7 +285,6 @@ def test_the_folders_are_ordinary_transformers_folders():
         assert model.generation_config.eos_token_id == STOP
 
 
-@needs_weights
 def test_the_card_says_what_the_issue_asks():
     card = json.loads((storyworld.WEIGHTS / "card.json").read_text())
     for name in ("target", "default", "strong"):
@@ -289,32 +295,31 @@ def test_the_card_says_what_the_issue_asks():
 
 
 @pytest.fixture(scope="module")
-def models():
-    weights = storyworld.WEIGHTS
-    named = {name: evaluate.load_model(weights / name) for name in ("target", "default", "strong")}
-    return named | {"weak": evaluate.load_table(weights / "weak")}
+def measured():
+    target, drafts = evaluate.load_all(storyworld.WEIGHTS)
+    return evaluate.measure(target, drafts)
 
 
-@needs_weights
-def test_target_comes_close_to_the_entropy_of_the_grammar(models):
-    """At most 5 % above it over all kinds, each weighted as the grammar weights it."""
-    loss = entropy = 0.0
-    for kind, weight in zip(KINDS, KIND_WEIGHTS, strict=True):
-        h, ce, _ = evaluate.entropy_and_cross_entropy(models["target"], kind)
-        loss, entropy = loss + weight * ce, entropy + weight * h
-    assert entropy < loss < 1.05 * entropy
+def test_target_comes_close_to_the_entropy_of_the_grammar(measured):
+    """At most 5 % above it over all kinds, mixed as the grammar mixes them."""
+    assert 0 < measured["excess_over_entropy"] < 0.05
+    for entropy, cross_entropy in measured["held_out"].values():
+        assert cross_entropy > entropy
 
 
-@needs_weights
-def test_acceptance_of_the_three_drafts(models):
+def test_acceptance_of_the_three_drafts(measured):
     """The rate that speculative decoding has at temperature 1, by kind of text."""
-    with torch.inference_mode():
-        rate = {
-            name: evaluate.acceptance(models["target"], models[name], "story")
-            for name in ("weak", "default", "strong")
-        }
-        on_code = evaluate.acceptance(models["target"], models["default"], "code")
-    assert 0.30 <= rate["weak"] <= 0.60
-    assert 0.75 <= rate["default"] <= 0.85
-    assert rate["strong"] > 0.90
-    assert on_code >= rate["default"] + 0.08
+    rate = measured["acceptance"]
+    assert 0.30 <= rate["weak"]["story"] <= 0.60
+    assert 0.75 <= rate["default"]["story"] <= 0.85
+    assert rate["strong"]["story"] > 0.90
+    assert rate["default"]["code"] >= rate["default"]["story"] + 0.08
+
+
+def test_the_card_repeats_what_is_measured(measured):
+    card = json.loads((storyworld.WEIGHTS / "card.json").read_text())
+    assert card["target"]["excess_over_entropy"] == pytest.approx(
+        measured["excess_over_entropy"], abs=2e-3
+    )
+    for name, rates in measured["acceptance"].items():
+        assert card[name]["acceptance"] == pytest.approx(rates, abs=5e-3)

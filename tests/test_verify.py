@@ -124,9 +124,7 @@ def test_a_batch_equals_a_loop_over_its_rows(gamma, smaller):
     coins = torch.rand(batch, gamma, dtype=torch.float64)
     u = torch.rand(batch, dtype=torch.float64)
     together = verify(p, Draft(tokens, q), Columns(coins, u))
-    alone = [
-        verify(p[i], Draft(tokens[i], q[i]), Columns(coins[i], u[i])) for i in range(batch)
-    ]
+    alone = [verify(p[i], Draft(tokens[i], q[i]), Columns(coins[i], u[i])) for i in range(batch)]
     for name, whole in together._asdict().items():
         assert torch.equal(whole, torch.stack([getattr(row, name) for row in alone])), name
     assert len(set(together.accepted.tolist())) == gamma + 1
@@ -217,6 +215,6 @@ def test_seeded_gives_the_same_verdict_again():
 
 
 def test_an_unknown_rule_gets_one_sentence_that_names_the_known():
-    with pytest.raises(ValueError, match="no rule 'typical'.*token") as error:
+    with pytest.raises(ValueError, match=r"no rule 'typical'.*token") as error:
         verify(P, draft_of([0], Q), Seeded(0), "typical")
     sentence_of(error.value)

@@ -18,11 +18,12 @@ from transformers import (
 )
 
 from specdec_core import CausalLM, ModelDrafter, TableModel
+from specdec_core.cache import PreallocatedCache
 
 VOCAB = 48
 CONTEXT = 256
 # Weights this large make peaked, varied distributions, which small random models lack otherwise.
-COMMON = dict(vocab_size=VOCAB, initializer_range=0.4, bos_token_id=1, eos_token_id=2)
+COMMON = {"vocab_size": VOCAB, "initializer_range": 0.4, "bos_token_id": 1, "eos_token_id": 2}
 SIZES = dict(
     COMMON,
     hidden_size=32,
@@ -115,18 +116,19 @@ def uncached_logits(reference: CausalLM | TableModel, text: Sequence[int]) -> Te
 def poison(language_model: CausalLM | TableModel) -> None:
     """Write NaN into every cache row past `length`, so that whoever reads one is found out."""
     cache = getattr(language_model, "_cache", None)
-    for layer in getattr(cache, "layers", ()):
-        if hasattr(layer, "lazy_initialization") and hasattr(cache, "capacity"):
-            if layer.is_initialized:
-                layer.keys[:, :, language_model.length :] = torch.nan
-                layer.values[:, :, language_model.length :] = torch.nan
+    for layer in cache.layers if isinstance(cache, PreallocatedCache) else ():
+        if layer.is_initialized:
+            layer.keys[:, :, language_model.length :] = torch.nan
+            layer.values[:, :, language_model.length :] = torch.nan
 
 
 def sentence_of(error: BaseException) -> str:
     """The message of an error, once it is known to be one sentence that a reader can use."""
     text = str(error)
     assert text.endswith(".") and "\n" not in text and ". " not in text.replace("e.g. ", ""), text
-    assert text[0].isupper() or text.split()[0].rstrip(":") in KNOWN_FIRST_WORDS, text
+    assert (
+        text[0].isupper() or text[0].isdigit() or text.split()[0].rstrip(":") in KNOWN_FIRST_WORDS
+    ), text
     return text
 
 

@@ -149,12 +149,13 @@ for token, p, q, u in zip(first.drafted, first.target_prob, first.draft_prob, fi
 # In code, printed from the package:
 
 # %%
-from specdec_core import randomness, verify
+from specdec_core.randomness import judge
+from specdec_core.verify import residual_weights
 
-show_source(randomness.judge)
+show_source(judge)
 
 # %%
-show_source(verify.residual_weights)
+show_source(residual_weights)
 
 # %% [markdown]
 # Chapter 03 proves that this rule is exact. For now, watch it run. `speculative_rounds` gives one

@@ -1,4 +1,4 @@
-"""Storyworld: a small invented world of stories, recipes and toy code, and the models trained on it.
+"""Storyworld: a small invented world of stories, recipes and toy code, and models of it.
 
 Importing this package costs nothing heavy: torch and transformers are loaded only by `train`.
 """

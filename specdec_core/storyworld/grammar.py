@@ -40,7 +40,7 @@ def any_text(w: Writer) -> None:
 
 
 def sample(rng: random.Random, kind: str | None = None) -> Text:
-    """Draw one text, of any kind or of one kind (its `log_prob` counts the choice of kind anyway)."""
+    """Draw one text, of any kind or of one kind (`log_prob` counts the choice of kind anyway)."""
     if kind is not None and kind not in PROGRAMS:
         raise ValueError(f"There is no kind {kind!r}; there are {', '.join(KINDS)}.")
     w = SamplingWriter(rng)
@@ -59,7 +59,10 @@ def texts(seed: int, count: int, kind: str | None = None) -> Iterator[Text]:
 
 
 def log_prob(tokens: tuple[str, ...] | list[str]) -> float:
-    """Natural log probability of exactly these words; ValueError if the grammar cannot write them."""
+    """Natural log probability of exactly these words.
+
+    Raises ValueError where the grammar cannot write them.
+    """
     found = derivations(any_text, tokens)
     if not found:
         raise ValueError("The grammar of storyworld cannot write this text.")

@@ -77,7 +77,18 @@ SCENERY = {
     "bells": ("rang", "sang", "shone", "hummed"),
 }
 SCENERY_WEIGHTS = (4.0, 3.0, 3.0, 3.0, 2.0, 2.0, 2.0, 2.0, 2.0, 2.0)
-SCENE_LOOKS = ("little", "many", "last", "bright", "first", "white", "wild", "small", "pretty", "other")
+SCENE_LOOKS = (
+    "little",
+    "many",
+    "last",
+    "bright",
+    "first",
+    "white",
+    "wild",
+    "small",
+    "pretty",
+    "other",
+)
 SCENE_MANNERS = ("again", "together", "around", "softly", "there", "slowly", "outside", "nearby")
 SCENERY_NAMES = tuple(SCENERY)
 PLACE_LOOKS = ("dark", "old", "wide", "quiet", "deep", "green", "big", "cold", "bright", "far")

@@ -85,7 +85,9 @@ def losing(w: Writer, hero: Character, home: str) -> Character:
     friend = meeting(w, hero)
     w.write(f"“ Have you seen my {thing.look} {thing.noun} ? ”")
     said(w, "asked", hero)
-    w.write(f"“ {w.choose(lex.CALLS)} , {hero.name} , it is {w.choose(lex.PLACES[place][1], lex.SPOT_WEIGHTS)} ! ”")
+    w.write(
+        f"“ {w.choose(lex.CALLS)} , {hero.name} , it is {w.choose(lex.PLACES[place][1], lex.SPOT_WEIGHTS)} ! ”"
+    )
     said(w, "said", friend)
     w.write("\n")
     thanks(w, friend, hero)
@@ -103,13 +105,19 @@ def learning(w: Writer, hero: Character, home: str) -> Character:
     w.write(f"“ Can you teach me to {skill} , {friend.name} ? ”")
     said(w, "asked", hero)
     call = w.pick(lex.CALLS)
-    w.write(w.choose((f"“ {call} , {hero.name} ,", f"“ {call} , {hero.coat} {hero.animal} ,"), (3.0, 2.0)))
+    w.write(
+        w.choose(
+            (f"“ {call} , {hero.name} ,", f"“ {call} , {hero.coat} {hero.animal} ,"), (3.0, 2.0)
+        )
+    )
     w.write(f"it is {w.choose(lex.JUDGEMENTS)} , ”")
     said(w, "said", friend)
     count = w.choose(lex.COUNTS, lex.COUNT_WEIGHTS)
     unit = w.choose(("days", "weeks"), (2.0, 1.0))
     w.write(f"They {w.choose(lex.EFFORTS)} for {count} {unit} {at(home)} . \n")
-    w.write(f"After {count} {unit} , the {hero.animal} could {skill} as well as the {friend.animal} .")
+    w.write(
+        f"After {count} {unit} , the {hero.animal} could {skill} as well as the {friend.animal} ."
+    )
     return friend
 
 

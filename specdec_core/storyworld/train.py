@@ -12,7 +12,7 @@ import json
 import math
 import shutil
 import time
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
 
@@ -74,17 +74,27 @@ class Plan:
         """Tokens seen in training."""
         return self.steps * self.rows * self.length
 
+    def facts(self) -> dict:
+        """What the card says about the training."""
+        return {
+            "stages": [asdict(stage) for stage in self.stages],
+            "trained_length": self.length,
+            "tokens_seen": self.tokens,
+            "seed": self.seed,
+        }
+
 
 PLANS = (
     Plan(
         "target",
-        (Stage(1, 1200, 3e-3), Stage(4, 1500, 2e-3), Stage(24, 800, 1e-3)),
+        (Stage(1, 1200, 3e-3), Stage(4, 1500, 2e-3), Stage(24, 1500, 1e-3)),
         hidden=96, intermediate=256, heads=6, seed=1,
     ),
-    Plan("default", (Stage(1, 1500, 3e-3),), hidden=64, intermediate=128, heads=4, seed=2),
+    # Small and short on purpose: a lesson needs a draft that errs, more on stories than on code.
+    Plan("default", (Stage(1, 600, 3e-3),), hidden=32, intermediate=64, heads=2, seed=2),
     Plan(
         "strong",
-        (Stage(1, 1000, 3e-3), Stage(3, 2000, 2e-3)),
+        (Stage(1, 1000, 3e-3), Stage(3, 1000, 2e-3)),
         hidden=96, intermediate=256, heads=6, seed=3,
     ),
 )  # fmt: skip
@@ -239,15 +249,15 @@ def main() -> None:
         save_model(model, made / plan.name)
     (made / "weak").mkdir(parents=True)
     save_file(fit_weak().to_tensors(), made / "weak" / "ngrams.safetensors")
-    facts = {
-        plan.name: {"trained_length": plan.length, "tokens_seen": plan.tokens,
-                    "seed": plan.seed, "training_seconds": round(seconds[plan.name])}
-        for plan in PLANS
-    }  # fmt: skip
+    facts = {plan.name: plan.facts() | {"training_seconds": round(seconds[plan.name])}
+             for plan in PLANS}  # fmt: skip
     facts["weak"] = {"order": WEAK_ORDER, "texts_seen": WEAK_TEXTS, "seed": WEAK_SEED}
     card = write_card(made, facts)
     shutil.rmtree(options.output, ignore_errors=True)
     shutil.copytree(made, options.output)
+    for plan in PLANS:  # the next run starts afresh
+        for number in range(len(plan.stages)):
+            Checkpoint(options.checkpoints, plan, number).path.unlink()
     print(json.dumps(card, indent=1))
 
 
