@@ -30,7 +30,7 @@ test-all: lint
 	$(ONE_THREAD) $(BIN)/pytest -q -n 2 --dist loadscope --nbval --nbval-current-env --nbval-cell-timeout=120 notebooks
 
 notebooks: $(READY)
-	$(BIN)/python notebooks/build.py
+	$(BIN)/python notebooks/build.py $(ARGS)
 
 models: $(READY)
 	$(BIN)/specdec models

@@ -1,8 +1,11 @@
 """Build the notebooks: percent scripts in `source/` -> executed, normalised .ipynb files.
 
 `python notebooks/build.py [NAME ...]` builds all, or those whose file name starts with a NAME; two
-builds give the same bytes. `--check` starts no kernel: it fails where a notebook and its source
-differ, where a code cell has not run, or where a notebook is too large.
+builds give the same bytes. Cells that measure (tag nbval-ignore-output) keep the figures they have
+while their source stays the same; `--remeasure` takes new ones.
+
+`--check` starts no kernel: it fails where a notebook and its source differ, where a code cell was
+not run, where a notebook is too large, or where one has no source.
 """
 
 from __future__ import annotations
@@ -23,6 +26,7 @@ HERE = Path(__file__).resolve().parent
 ANSI = re.compile(r"\x1b\[[0-9;]*m")
 MAX_BYTES = 150_000
 CELL_SECONDS = 120
+MEASURES = "nbval-ignore-output"
 # One thread and one hash seed, so that the last digits do not depend on the machine.
 REPEATABLE = {
     "OMP_NUM_THREADS": "1",
@@ -45,12 +49,39 @@ def read_source(script: Path) -> NotebookNode:
     return notebook
 
 
+def join_streams(outputs: list[NotebookNode]) -> list[NotebookNode]:
+    """Printed text as one output: where the kernel happened to flush it is chance."""
+    joined: list[NotebookNode] = []
+    for output in outputs:
+        last = joined[-1] if joined else None
+        same = last and output.output_type == last.output_type == "stream"
+        if same and output.name == last.name:
+            last.text += output.text
+        else:
+            joined.append(output)
+    return joined
+
+
+def keep_measured(notebook: NotebookNode, earlier: NotebookNode) -> None:
+    """Take over the figures of measuring cells whose source and kinds of output are unchanged."""
+
+    def key(cell: NotebookNode) -> tuple:
+        return cell.source, tuple(output.output_type for output in cell.outputs)
+
+    known = {key(cell): cell.outputs for cell in earlier.cells if cell.cell_type == "code"}
+    for cell in notebook.cells:
+        if MEASURES in cell.metadata.get("tags", []) and cell.cell_type == "code":
+            cell.outputs = known.get(key(cell), cell.outputs)
+
+
 def normalise(notebook: NotebookNode) -> NotebookNode:
     """Drop what differs from run to run, and live widgets where a static twin stands beside."""
     notebook.metadata.pop("widgets", None)
     notebook.metadata["language_info"] = nbformat.from_dict({"name": "python"})
     for cell in notebook.cells:
         cell.metadata.pop("execution", None)
+        if cell.cell_type == "code":
+            cell.outputs = join_streams(cell.outputs)
         for output in cell.get("outputs", []):
             data = output.get("data", {})
             if len(data) > 1:
@@ -60,7 +91,7 @@ def normalise(notebook: NotebookNode) -> NotebookNode:
     return notebook
 
 
-def build(script: Path) -> Path:
+def build(script: Path, remeasure: bool = False) -> Path:
     """Run one script as a notebook and write it; returns the file."""
     notebook = read_source(script)
     client = NotebookClient(
@@ -74,7 +105,10 @@ def build(script: Path) -> Path:
     )
     client.execute()
     target = HERE / f"{script.stem}.ipynb"
-    nbformat.write(normalise(notebook), target)
+    normalise(notebook)
+    if target.exists() and not remeasure:
+        keep_measured(notebook, nbformat.read(target, 4))
+    nbformat.write(notebook, target)
     return target
 
 
@@ -113,6 +147,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description="Build the notebooks from their sources.")
     parser.add_argument("names", nargs="*", help="only notebooks that start with one of these")
     parser.add_argument("--check", action="store_true", help="compare only, without a kernel")
+    parser.add_argument("--remeasure", action="store_true", help="take all timings anew")
     options = parser.parse_args()
     os.environ.update(REPEATABLE)
     scripts = sorted((HERE / "source").glob("*.py"))
@@ -125,7 +160,7 @@ def main() -> int:
         print("\n".join([*found, "Run `make notebooks`."]) if found else "notebooks are in step")
         return 1 if found else 0
     for script in scripts:
-        target = build(script)
+        target = build(script, options.remeasure)
         print(f"built {target.name}, {target.stat().st_size / 1000:.0f} kB")
     return 0
 

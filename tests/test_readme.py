@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from specdec_core import cli
+from specdec_core import Seeded, cli, load_pair, speculative_decode
+from specdec_core.widgets import origin_ribbon
 
 ROOT = Path(__file__).resolve().parents[1]
 README = (ROOT / "README.md").read_text()
@@ -61,3 +62,15 @@ def test_files_it_names_exist():
     for name in named:
         places = [ROOT / name, ROOT / "notebooks" / name]
         assert any(place.exists() for place in places), name
+
+
+def test_picture_is_the_run_of_chapter_00():
+    """The picture on the front page is what the code draws today."""
+    pair = load_pair("storyworld", dtype="float64")
+    out = speculative_decode(
+        pair.target, pair.drafter, pair.encode("Once upon a time"), gamma=4, max_new_tokens=48,
+        stop_tokens=pair.stop_tokens, randomness=Seeded(1),
+    )  # fmt: skip
+    picture = origin_ribbon(out.trace, pair.decode)
+    assert (ROOT / "docs" / "images" / "origin_ribbon.svg").read_text() == picture.svg + "\n"
+    assert picture.sentence.split(":")[0] == "48 tokens from 16 target forwards"

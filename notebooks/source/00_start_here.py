@@ -106,20 +106,20 @@ print(f"tokens per target forward {stats.block_efficiency:.3f}")
 # %% [markdown]
 # ## See: one round from the inside
 #
-# A run is a list of rounds. The first one:
+# A run is a list of rounds. Take the third, where a guess was thrown away:
 
 # %%
-first = out.trace.rounds[0]
-print("drafted:", [pair.decode([t]) for t in first.drafted])
-print("verdict:", list(first.verdicts))
-print("emitted:", [pair.decode([t]) for t in first.emitted])
+third = out.trace.rounds[2]
+print("drafted:", [pair.decode([t]) for t in third.drafted])
+print("verdict:", list(third.verdicts))
+print("emitted:", [pair.decode([t]) for t in third.emitted])
 
 # %% [markdown]
 # Each drafted word came with two probabilities: $q$, how likely the draft was to offer it, and $p$,
 # how likely the target was to write it. A coin $u$, uniform between 0 and 1, decided.
 
 # %%
-for token, p, q, u in zip(first.drafted, first.target_prob, first.draft_prob, first.u):
+for token, p, q, u in zip(third.drafted, third.target_prob, third.draft_prob, third.u):
     verdict = "keep" if u * q < p else "reject"
     print(f"{pair.decode([token]):>10}  p = {p:.3f}  q = {q:.3f}  u = {u:.3f}  {verdict}")
 
@@ -229,7 +229,7 @@ for name, drafter in pair.drafters.items():
           f"{run.stats.block_efficiency:.2f} tokens a forward")
 
 # %% [markdown]
-# A better draft is accepted more often. It also costs more for each guess. Chapter 08 weighs the two.
+# How does your order compare? A better draft is accepted more often. It also costs more for each guess. Chapter 08 weighs the two.
 
 # %% [markdown]
 # ## Implement
@@ -293,6 +293,9 @@ broken = exact_law(
     ).tokens
 )
 print({tokens: round(p, 12) for tokens, p in marginal(broken, 1).items()})
+
+# %%
+exercises.compare_prediction(my_broken_probability, marginal(broken, 1)[(0,)], "for word 0")
 
 # %% [markdown]
 # The text now has word 0 with .72: neither the target's law nor the draft's. No error, no warning, and

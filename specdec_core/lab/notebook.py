@@ -21,14 +21,13 @@ def show_source(thing: Callable) -> None:
     print(inspect.getsource(thing).rstrip())
 
 
-def self_check() -> bool:
-    """Print one line for each thing a chapter needs; True where all are there."""
+def self_check() -> None:
+    """Print one line for each thing a chapter needs, and how to mend what is missing."""
     results = list(_findings())
     for good, what, mend in results:
         print(f"ok       {what}" if good else f"MISSING  {what}: {mend}")
     ready = all(good for good, _, _ in results)
     print("You are ready." if ready else "Mend the lines above, restart the kernel, run again.")
-    return ready
 
 
 def _findings() -> Iterator[tuple[bool, str, str]]:
