@@ -182,8 +182,8 @@ def _report_speed(
     try:
         spent = interleaved_medians((plain, speculative), options.repeats)
     except KeyboardInterrupt:
-        painter.line("(speed not measured: interrupted)")
-        return
+        painter.line("(speed not measured)")
+        raise
     gain = spent[0] / spent[1]
     verdict = "" if gain >= 1 else ", so slower: drafting does not pay here"
     rates = [tokens / seconds for seconds in spent]

@@ -7,7 +7,6 @@ import re
 import signal
 import subprocess
 import sys
-import time
 
 import pytest
 from model_folders import llama_config, save_folder
@@ -126,9 +125,11 @@ def test_control_c_ends_a_real_run_cleanly():
     command = [sys.executable, "-m", "specdec_core.cli", "demo", "--max-new-tokens", "4000"]
     command += ["--gamma", "1"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
-        while b"Once upon" not in process.stdout.readline():
+        # Byte by byte: a whole line comes only when the story's first paragraph is finished.
+        shown = b""
+        while not shown.endswith(b"Once upon a time"):
+            shown += process.stdout.read(1)
             assert process.poll() is None
-        time.sleep(0.3)
         process.send_signal(signal.SIGINT)
         _, err = process.communicate(timeout=60)
     assert process.returncode == 130 and b"Traceback" not in err
