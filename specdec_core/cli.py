@@ -113,6 +113,8 @@ def _add_text_options(parser: Parser, max_new_tokens: int) -> None:
 
 def _load(options: argparse.Namespace) -> tuple[Pair, Drafter, str]:
     """The pair the options ask for, and the drafter with its name."""
+    if not options.prompt:
+        raise UsageError("--prompt is empty: give a text to continue.")
     common = {"device": options.device, "dtype": options.dtype, "max_length": options.max_length}
     if options.target is not None:
         if options.pair is not None:

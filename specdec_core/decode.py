@@ -18,7 +18,13 @@ from torch import Tensor
 from specdec_core.drafters import Drafter
 from specdec_core.models import LanguageModel
 from specdec_core.randomness import Randomness, Seeded, upload
-from specdec_core.request import check_drafter, check_gamma, check_request, check_stops
+from specdec_core.request import (
+    check_drafter,
+    check_gamma,
+    check_parts,
+    check_request,
+    check_stops,
+)
 from specdec_core.sampling import Sampling
 from specdec_core.text import Detokenize, Ending, TextStream
 from specdec_core.trace import Round, Stats, Trace
@@ -60,9 +66,10 @@ def autoregressive_decode(
     randomness: Randomness | None = None,
 ) -> Result:
     """Plain decoding: one target forward for each token. Arguments as `speculative_decode`."""
+    randomness = Seeded() if randomness is None else randomness
+    check_parts(target=target, sampling=sampling, randomness=randomness)
     text = check_request(target, prompt, max_new_tokens)
     stop_tokens, stop_strings = check_stops(target, stop_tokens, stop_strings, detokenize)
-    randomness = Seeded() if randomness is None else randomness
     ending = _ending(text, max_new_tokens, stop_tokens, stop_strings, detokenize)
     rounds: list[Round] = []
     nothing = torch.empty(0, dtype=torch.int64, device=target.device)
@@ -120,13 +127,15 @@ def speculative_decode(
     """
     if record not in ("full", "stats"):
         raise ValueError(f'record must be "full" or "stats", not {record!r}.')
+    check_parts(target=target)
+    text = check_request(target, prompt, max_new_tokens)
     stop_tokens, stop_strings = check_stops(target, stop_tokens, stop_strings, detokenize)
     rounds = speculative_rounds(
-        target, drafter, prompt, gamma=gamma, sampling=sampling, draft_sampling=draft_sampling,
+        target, drafter, text, gamma=gamma, sampling=sampling, draft_sampling=draft_sampling,
         max_new_tokens=max_new_tokens, stop_tokens=stop_tokens, stop_strings=stop_strings,
         detokenize=detokenize, randomness=randomness, rule=rule,
     )  # fmt: skip
-    trace = Trace(tuple(int(token) for token in prompt), list(rounds))
+    trace = Trace(tuple(text), list(rounds))
     return _result(trace, record, stop_strings, detokenize)
 
 
@@ -149,14 +158,19 @@ def speculative_rounds(
 
     Between two rounds the models must not be used for another run: the caches hold this one.
     """
+    draft_sampling = sampling if draft_sampling is None else draft_sampling
+    randomness = Seeded() if randomness is None else randomness
+    check_parts(
+        target=target, drafter=drafter, sampling=sampling, draft_sampling=draft_sampling,
+        randomness=randomness,
+    )  # fmt: skip
     text = check_request(target, prompt, max_new_tokens)
     stop_tokens, stop_strings = check_stops(target, stop_tokens, stop_strings, detokenize)
     check_drafter(target, drafter, len(text), max_new_tokens)
     gamma = gamma if hasattr(gamma, "next") else check_gamma(gamma)
     return _rounds(
-        target, drafter, text, gamma, sampling, draft_sampling or sampling,
-        _ending(text, max_new_tokens, stop_tokens, stop_strings, detokenize),
-        Seeded() if randomness is None else randomness, rule,
+        target, drafter, text, gamma, sampling, draft_sampling,
+        _ending(text, max_new_tokens, stop_tokens, stop_strings, detokenize), randomness, rule,
     )  # fmt: skip
 
 
@@ -251,7 +265,7 @@ def _check_finite(value: float, side: str, text: list[int]) -> None:
     if math.isnan(value):
         raise ValueError(
             f"The {side}'s logits after {len(text)} tokens are NaN or infinite; check its weights, "
-            "or load it in float32."
+            "load it in float32, or see whether a processor forbids every token."
         )
 
 

@@ -78,6 +78,8 @@ def find_folder(name: str | Path) -> Path:
     Raises ValueError where there is no such folder, in the hub cache neither, and the hub cannot
     be reached or does not have it.
     """
+    if not str(name):
+        raise ValueError("The name of a model is empty: give a folder or a name on the hub.")
     folder = Path(name).expanduser()
     if folder.is_dir():
         return folder

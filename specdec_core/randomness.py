@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
+from operator import index
 from typing import Protocol
 
 import torch
@@ -78,8 +79,13 @@ class Seeded:
         if seed is None:
             self.seed = self._generator.seed()
         else:
-            self.seed = seed
-            self._generator.manual_seed(seed)
+            try:
+                self.seed = index(seed)
+                self._generator.manual_seed(self.seed)
+            except (TypeError, ValueError, RuntimeError, OverflowError):
+                raise ValueError(
+                    f"seed must be a whole number between -2**63 and 2**64, not {seed!r}."
+                ) from None
         self.coins: Tensor | None = None
 
     def _uniform(self, shape: torch.Size, device: torch.device) -> Tensor:

@@ -34,6 +34,25 @@ def check_request(
     return text
 
 
+# What each part of a run must be able to do, and what to pass for it.
+PARTS = {
+    "target": ("rollback", "pass pair.target, or CausalLM(model)"),
+    "drafter": ("propose", "pass pair.drafter, or ModelDrafter(CausalLM(model))"),
+    "sampling": ("probs", "pass Sampling(temperature=...)"),
+    "draft_sampling": ("probs", "pass Sampling(temperature=...)"),
+    "randomness": ("first_rejection", "pass Seeded(seed)"),
+}
+
+
+def check_parts(**parts: object) -> None:
+    """Raise TypeError where a part of a run is not the kind of object it must be."""
+    for name, part in parts.items():
+        method, advice = PARTS[name]
+        if isinstance(part, type) or not callable(getattr(part, method, None)):
+            kind = f"the class {part.__name__}" if isinstance(part, type) else type(part).__name__
+            raise TypeError(f"{name} cannot be {kind}: {advice}.")
+
+
 def check_stops(
     target: LanguageModel,
     stop_tokens: Iterable[int],
@@ -96,7 +115,7 @@ def check_room(side: str, max_length: int | None, prompt_length: int, max_new_to
     if prompt_length + max_new_tokens > max_length:
         raise ValueError(
             f"{prompt_length} prompt tokens and max_new_tokens={max_new_tokens} run past the "
-            f"{side}'s {max_length}: at most {max_length - prompt_length} new tokens fit."
+            f"{side}'s {max_length}: ask for at most {max_length - prompt_length} new tokens."
         )
 
 

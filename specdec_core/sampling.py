@@ -7,7 +7,7 @@ the p and q of the acceptance test are what these functions return, never the ra
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from numbers import Integral, Real
 
@@ -16,6 +16,10 @@ from torch import Tensor
 
 # A Hugging Face `LogitsProcessor`: (input_ids int64 [1, L], scores [1, V]) -> scores [1, V].
 Processor = Callable[[Tensor, Tensor], Tensor]
+
+
+# Below this, logits divided by the temperature may overflow; 0 is there for greedy.
+COLDEST = 1e-6
 
 
 def is_whole(value: object) -> bool:
@@ -64,12 +68,18 @@ class Sampling:
     processors: tuple[Processor, ...] = ()
 
     def __post_init__(self) -> None:
-        if not _is_number(self.temperature) or not 0 <= self.temperature < math.inf:
-            raise ValueError(f"temperature must be 0 or more and finite, not {self.temperature}.")
+        warm = _is_number(self.temperature) and COLDEST <= self.temperature < math.inf
+        if not (warm or (_is_number(self.temperature) and self.temperature == 0)):
+            raise ValueError(
+                f"temperature must be 0 (greedy), or finite and at least {COLDEST:g}, "
+                f"not {self.temperature!r}."
+            )
         if self.top_k is not None and (not is_whole(self.top_k) or self.top_k < 1):
-            raise ValueError(f"top_k must be a whole number of at least 1, not {self.top_k}.")
+            raise ValueError(f"top_k must be a whole number of at least 1, not {self.top_k!r}.")
         if self.top_p is not None and not (_is_number(self.top_p) and 0 < self.top_p <= 1):
-            raise ValueError(f"top_p must lie in (0, 1], not {self.top_p}.")
+            raise ValueError(f"top_p must lie in (0, 1], not {self.top_p!r}.")
+        if not isinstance(self.processors, Iterable) or not all(map(callable, self.processors)):
+            raise TypeError("processors must be a list of LogitsProcessor objects, such as [mine].")
         object.__setattr__(self, "processors", tuple(self.processors))
 
     def probs(self, logits: Tensor, tokens: Tensor | None = None) -> Tensor:

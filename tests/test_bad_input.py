@@ -88,7 +88,7 @@ def test_max_new_tokens(models, decode, value):
 
 @every_decoder
 def test_a_generation_past_the_context_says_how_much_fits(models, decode):
-    says = "92 prompt tokens and max_new_tokens=5 run past the target's 96: at most 4 new tokens"
+    says = "92 prompt tokens and max_new_tokens=5 run past the target's 96: ask for at most 4 new tokens"
     assert_refused(models, decode, says, [3] * 92, max_new_tokens=5)
     decode(models, [3] * 92, max_new_tokens=4)
 
@@ -233,3 +233,51 @@ def test_numbers_from_numpy_and_tensors_are_as_good_as_ints(models):
             stop_tokens=torch.tensor([7]), randomness=Seeded(0),
         )  # fmt: skip
         assert run.tokens == expected.tokens and run.trace == expected.trace
+
+
+WRONG_PARTS = [
+    ({"sampling": 0.8}, "sampling cannot be float: pass Sampling"),
+    ({"draft_sampling": {"temperature": 1}}, "draft_sampling cannot be dict: pass Sampling"),
+    ({"randomness": 0}, "randomness cannot be int: pass Seeded"),
+    ({"randomness": Seeded}, "randomness cannot be the class Seeded: pass Seeded"),
+]
+
+
+@pytest.mark.parametrize(("options", "said"), WRONG_PARTS)
+def test_an_object_of_the_wrong_kind_is_named(models, options, said):
+    with pytest.raises(TypeError, match=f"^{said}"):
+        speculative_decode(*models, [3, 4], **options)
+
+
+def test_models_of_the_wrong_kind_are_named(models):
+    target = models[0]
+    with pytest.raises(TypeError, match=r"^target cannot be LlamaForCausalLM: pass pair\.target"):
+        autoregressive_decode(target.model, [3, 4])
+    for wrong in (target, "default"):
+        with pytest.raises(TypeError, match=r"^drafter cannot be .*: pass pair\.drafter"):
+            speculative_decode(target, wrong, [3, 4])
+
+
+@pytest.mark.parametrize("seed", [1.5, "a", 2**80])
+def test_seeds_that_are_no_seeds(seed):
+    with pytest.raises(ValueError, match=r"^seed must be a whole number between"):
+        Seeded(seed)
+
+
+@pytest.mark.parametrize("temperature", [1e-300, 1e-7])
+def test_a_temperature_too_small_to_divide_by(temperature):
+    with pytest.raises(
+        ValueError, match=r"^temperature must be 0 \(greedy\), or finite and at least"
+    ):
+        Sampling(temperature)
+
+
+@pytest.mark.parametrize("processors", [None, lambda ids, scores: scores, [3]])
+def test_processors_that_are_none(processors):
+    with pytest.raises(TypeError, match=r"^processors must be a list of LogitsProcessor"):
+        Sampling(processors=processors)
+
+
+def test_a_prompt_may_be_read_only_once(models):
+    once = speculative_decode(*models, iter([3, 4]), max_new_tokens=5, randomness=Seeded(0))
+    assert once.trace.prompt == (3, 4)

@@ -20,7 +20,8 @@ from specdec_core.widgets import origin_ribbon
 # %% [markdown]
 # ## A text with two authors
 #
-# Two models share a vocabulary of whole words. The **target** is deep and slow. The **draft** is
+# Two models share a vocabulary of whole words; a word or a mark such as a comma is one **token**. Each
+# model gives every token a probability of coming next. The **target** is deep and slow. The **draft** is
 # shallow and quick. Below, they continue *Once upon a time* together. Look at the picture before you
 # read on.
 
@@ -34,8 +35,9 @@ out = speculative_decode(
 origin_ribbon(out.trace, pair.decode)
 
 # %% [markdown]
-# Each numbered bracket is **one pass** of the target. A pass that ends in ↻ threw a guess away. A
-# pass that ends in + kept every guess and added a word of the target's own.
+# Each numbered bracket is one **round**: up to four guesses, and one pass of the target, called a
+# **target forward**. A round that ends in ↻ threw a guess away. A round that ends in + kept every guess
+# and added a word of the target's own.
 #
 # **One question to keep in mind:** the draft wrote most of these words. Whose text is it?
 
@@ -49,13 +51,14 @@ origin_ribbon(out.trace, pair.decode)
 #
 # Three beliefs that end here:
 #
-# - *"The small model lowers the quality."* It cannot: you will see the law stay the same.
+# - *"The small model lowers the quality."* The probability of every text, its **law**, stays the same.
 # - *"A rejected word was a wrong word."* It was a word the draft offered too often.
 # - *"Speculation needs the same words twice."* It needs the same **probabilities**.
 
 # %% [markdown]
 # ## How this workbook works
 #
+# - This is the first chapter; the ones it points to are being written.
 # - Run cells from top to bottom with <kbd>Shift</kbd>+<kbd>Enter</kbd>.
 # - **Predict** cells hold a variable set to `None`. Put your guess there first, then run on. Being
 #   wrong is the point: you remember what surprised you.
@@ -72,8 +75,9 @@ self_check()
 # %% [markdown]
 # ## Predict
 #
-# Plain decoding takes one target forward for each word. You asked for 48 words with `gamma=4`, so a
-# round can give at most 5. How many target forwards did the run above take? Put a number here.
+# Plain decoding takes one target forward for each word. The run above drafted `gamma=4` words a round
+# and wrote 48 words with 16 target forwards. Now draft 8 words a round. A round can give up to 9 words,
+# and it stops at the first rejection. How many target forwards will 48 words take? Put a number here.
 
 # %%
 my_forwards = None
@@ -82,7 +86,13 @@ my_forwards = None
 # ## Run
 
 # %%
-stats = out.stats
+longer = speculative_decode(
+    pair.target, pair.drafter, prompt, gamma=8, max_new_tokens=48,
+    stop_tokens=pair.stop_tokens, randomness=Seeded(1),
+)
+stats = longer.stats
+
+# %%
 print("tokens emitted: ", stats.emitted)
 print("target forwards:", stats.target_forwards)
 
@@ -90,8 +100,8 @@ print("target forwards:", stats.target_forwards)
 exercises.compare_prediction(my_forwards, stats.target_forwards, "target forwards")
 
 # %% [markdown]
-# The counts behind the picture. `acceptance_rate` counts only drafts that were judged. A draft that
-# comes after a rejection is never looked at.
+# The counts behind it. `acceptance_rate` counts only drafts that were judged. A draft that comes after
+# a rejection is never looked at. Near the end a round drafts fewer, since only so many words are left.
 
 # %%
 print("drafted: ", stats.drafted)
@@ -106,26 +116,27 @@ print(f"tokens per target forward {stats.block_efficiency:.3f}")
 # %% [markdown]
 # ## See: one round from the inside
 #
-# A run is a list of rounds. Take the third, where a guess was thrown away:
+# A run is a list of rounds. Take the tenth of the picture, where a guess was thrown away:
 
 # %%
-third = out.trace.rounds[2]
-print("drafted:", [pair.decode([t]) for t in third.drafted])
-print("verdict:", list(third.verdicts))
-print("emitted:", [pair.decode([t]) for t in third.emitted])
+tenth = out.trace.rounds[9]
+print("drafted:", [pair.decode([t]) for t in tenth.drafted])
+print("verdict:", list(tenth.verdicts))
+print("emitted:", [pair.decode([t]) for t in tenth.emitted])
 
 # %% [markdown]
 # Each drafted word came with two probabilities: $q$, how likely the draft was to offer it, and $p$,
 # how likely the target was to write it. A coin $u$, uniform between 0 and 1, decided.
 
 # %%
-for token, p, q, u in zip(third.drafted, third.target_prob, third.draft_prob, third.u):
+for token, p, q, u in zip(tenth.drafted, tenth.target_prob, tenth.draft_prob, tenth.u):
     verdict = "keep" if u * q < p else "reject"
     print(f"{pair.decode([token]):>10}  p = {p:.3f}  q = {q:.3f}  u = {u:.3f}  {verdict}")
 
 # %% [markdown]
 # Where the target likes a word at least as much as the draft does ($p \ge q$), no coin can reject it.
-# Where it likes the word less, the word stays with probability $p/q$.
+# Where it likes the word less, the word stays with probability $p/q$. The rejected word was a good one:
+# the target itself would write it about one time in five. The draft offers it a little more often.
 
 # %% [markdown]
 # ## Explain
@@ -173,7 +184,7 @@ for step in speculative_rounds(
 # %% [markdown]
 # ## Is it still the target's text?
 #
-# At temperature 0 there is nothing random: the target always writes its most likely word. So the two
+# The *temperature* says how much chance there is. At temperature 0 there is nothing random: the target always writes its most likely word. So the two
 # ways of decoding must agree word for word.
 
 # %%
@@ -188,12 +199,13 @@ print(pair.decode(prompt + fast.tokens))
 
 # %% [markdown]
 # Above temperature 0, one seed does not give the same words: the coins are used differently. What
-# must agree is the **law**, the probability of every possible text. On a toy pair of two words you can
-# visit every outcome of every coin and add up. The law of two words first, then of the first word.
+# must agree is the **law**, the probability of every possible text. On a toy pair of two words, with
+# $p = (.6, .4)$ and $q = (.8, .2)$, you can visit every outcome of every coin and add up. The law of two
+# words first, then of the first word alone (its *marginal*).
 
 # %%
-p, q = [0.6, 0.4], [0.8, 0.2]
-toy_target, toy_draft = TableModel(lambda prefix: p, 2), TableDrafter(lambda prefix: q, 2)
+toy_target = TableModel(lambda prefix: [0.6, 0.4], 2)  # p, whatever came before
+toy_draft = TableDrafter(lambda prefix: [0.8, 0.2], 2)  # q
 
 # %%
 law = exact_law(
@@ -258,8 +270,7 @@ show_source(Stats.block_efficiency.fget)
 
 # %% [markdown]
 # **Exercise 2** · medium · 10 minutes. Write the acceptance test for one word. It takes `p` and `q` of
-# the word and the coin `u`, and returns `True` where the word is kept. It must also work where `q` is
-# tiny.
+# the word and the coin `u`, and returns `True` where the word is kept.
 
 # %%
 def keep(p, q, u):
@@ -368,9 +379,14 @@ for name, decode in (
 #
 # | word | meaning |
 # |---|---|
+# | token | a word, a mark or a line break: the unit a model writes |
 # | target | the model whose text you want |
 # | draft | the quick model that guesses, and also its guesses |
 # | γ (gamma) | how many tokens are drafted in a round |
+# | round, target forward | γ drafts and the one pass of the target that judges them |
+# | p, q | probability of a token for the target, for the draft |
+# | law | the probability of every possible text |
+# | residual | what p has beyond q, max(p − q, 0), scaled to sum to one |
 # | acceptance rate | the share of judged drafts that are kept |
 # | corrected, bonus | the target's own word after a rejection, or after γ kept drafts |
 #

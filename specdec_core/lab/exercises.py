@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from fractions import Fraction
+from numbers import Real
 
 from specdec_core.trace import Round, ratio
 
@@ -20,6 +21,8 @@ def compare_prediction(mine: float | None, measured: float, unit: str) -> None:
     """Print a prediction beside what was measured."""
     if mine is None:
         print(f"{NOT_ATTEMPTED}: no prediction; measured {measured:g} {unit}")
+    elif not isinstance(mine, Real):
+        print(f"wrong because a prediction is a number, not {mine!r}")
     else:
         print(f"you said {mine:g}, measured {measured:g} {unit}: off by {abs(mine - measured):g}")
 
@@ -58,7 +61,9 @@ def check_tokens_per_forward(function: Callable[[Sequence[Round]], float]) -> No
 
 
 def _explain_ratio(answer: object, right: float, inverse: float, per_draft: float) -> str | None:
-    if not isinstance(answer, int | float) or isinstance(answer, bool):
+    try:
+        answer = float(answer)
+    except (TypeError, ValueError):
         return f"it returns {answer!r}, not a number"
     if math.isclose(answer, right):
         return None

@@ -117,5 +117,6 @@ def check_words(text: str) -> None:
         words = [token for token in vocabulary() if token.isalnum()]
         same = [token for token in words if token.lower() == word.lower()]
         close = difflib.get_close_matches(word.lower(), words, n=3, cutoff=0.5)
-        near = list(dict.fromkeys(same + close)) or ["Once", "upon", "a", "time"]
-        raise ValueError(f"'{word}' is not a word of storyworld; near words: {', '.join(near)}.")
+        near = ", ".join(dict.fromkeys(same + close))
+        hint = f"near words: {near}" if near else "it knows, for example, Once upon a time"
+        raise ValueError(f"'{word}' is not a word of storyworld; {hint}.")
