@@ -88,7 +88,7 @@ def test_max_new_tokens(models, decode, value):
 
 @every_decoder
 def test_a_generation_past_the_context_says_how_much_fits(models, decode):
-    says = "92 prompt tokens and max_new_tokens=5 run past the target's 96: ask for at most 4 new tokens"
+    says = "92 prompt tokens and max_new_tokens=5 run past the target's 96: ask for at most 4"
     assert_refused(models, decode, says, [3] * 92, max_new_tokens=5)
     decode(models, [3] * 92, max_new_tokens=4)
 
@@ -149,7 +149,9 @@ def test_a_drafter_with_more_ids_than_the_target():
 def test_a_drafter_with_a_shorter_context_than_the_text(models):
     target, drafter = models
     short = ModelDrafter(CausalLM(drafter.model.model, max_length=16))
-    with pytest.raises(ValueError, match="run past the draft's 16: at most 13 new") as error:
+    with pytest.raises(
+        ValueError, match="run past the draft's 16: ask for at most 13 new"
+    ) as error:
         speculative_decode(target, short, [3, 4, 5], max_new_tokens=20)
     sentence_of(error.value)
 
