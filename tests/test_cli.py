@@ -121,10 +121,16 @@ def test_an_interrupted_demo_keeps_what_it_wrote(capsys, monkeypatch):
     assert "interrupted" in out and "plain decoding" not in out
 
 
+def listen_to_sigint():
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 def test_control_c_ends_a_real_run_cleanly():
     command = [sys.executable, "-m", "specdec_core.cli", "demo", "--max-new-tokens", "4000"]
     command += ["--gamma", "1"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    # A job that a script started in the background ignores SIGINT, and its children inherit that.
+    with subprocess.Popen(command, preexec_fn=listen_to_sigint, **pipes) as process:
         # Byte by byte: a whole line comes only when the story's first paragraph is finished.
         shown = b""
         while not shown.endswith(b"Once upon a time"):
