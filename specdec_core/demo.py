@@ -194,7 +194,8 @@ def _report_speed(
     painter.line(
         painter.style(
             f"measured on {pair.target.device} in {str(pair.target.dtype).removeprefix('torch.')}: "
-            f"medians of {options.repeats} runs each, turn by turn, {tokens} tokens",
+            f"medians of {options.repeats} run{'s' * (options.repeats > 1)} each, turn by turn, "
+            f"{tokens} tokens",
             DIM,
         )
     )

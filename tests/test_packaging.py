@@ -148,7 +148,7 @@ def tracked_files() -> list[Path]:
 
 def test_nothing_names_a_machine_or_a_package_host():
     here = re.compile(
-        r"/(home|root|Users)/\w|(?<![\w.])/(work|tmp)/\w|--index-url|pypi\.org/simple"
+        r"/(home|root|Users)/\w|(?<![\w.])/(work|tmp)/\w|--index[-]url|pypi\.org/simple"
     )
     for file in tracked_files():
         if file == Path(__file__).resolve():
