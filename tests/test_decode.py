@@ -55,13 +55,18 @@ class Changing:
 # Greedy decoding is transformers' own
 
 
-def generated(module, text, new_tokens):
-    ids = torch.tensor([text])
+def generated(module, texts, new_tokens):
+    """Greedy continuations of `texts`, all of one length, by transformers' `generate`."""
+    ids = torch.tensor(texts)
     out = module.generate(
-        ids, attention_mask=torch.ones_like(ids), do_sample=False, max_new_tokens=new_tokens,
-        eos_token_id=None, pad_token_id=0,
-    )  # fmt: skip
-    return out[0, len(text) :].tolist()
+        ids,
+        attention_mask=torch.ones_like(ids),
+        do_sample=False,
+        max_new_tokens=new_tokens,
+        eos_token_id=None,
+        pad_token_id=0,
+    )
+    return out[:, ids.shape[1] :].tolist()
 
 
 @pytest.mark.parametrize("name", ["llama", "qwen2", "gpt2", "mistral with a window"])
@@ -70,7 +75,7 @@ def test_greedy_speculation_equals_generate(name, growing):
     target, drafter = pair(name, growing=growing)
     for seed in range(2):
         text = prompt(4 + seed, seed)
-        expected = generated(target.model, text, 40)
+        (expected,) = generated(target.model, [text], 40)
         plain = autoregressive_decode(target, text, sampling=Sampling(0.0), max_new_tokens=40)
         assert plain.tokens == expected
         for gamma in (1, 3, 8):
@@ -102,9 +107,9 @@ def check_bundled(gammas):
     from specdec_core.storyworld import texts
 
     bundle = load_pair("storyworld", dtype="float64")
-    for i, written in enumerate(texts(seed=4711, count=50)):
-        text = bundle.encode(written.text)[:12]
-        expected = generated(bundle.target.model, text, 64)
+    prompts = [bundle.encode(written.text)[:12] for written in texts(seed=4711, count=50)]
+    continuations = generated(bundle.target.model, prompts, 64)
+    for i, (text, expected) in enumerate(zip(prompts, continuations, strict=True)):
         for gamma in gammas(i):
             run = speculative_decode(
                 bundle.target, bundle.drafter, text, gamma=gamma, sampling=Sampling(0.0),
