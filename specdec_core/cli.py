@@ -16,9 +16,10 @@ from typing import NoReturn
 
 from specdec_core.demo import Painter, run_demo
 from specdec_core.drafters import Drafter
+from specdec_core.exact import largest_difference, marginal
 from specdec_core.lab import exact_cases, measure
+from specdec_core.lab.museum import MISTAKES
 from specdec_core.loading import DTYPES, load_config, load_tokenizer
-from specdec_core.models import CausalLM
 from specdec_core.pairs import PAIR_NAMES, Pair, load_pair, storyworld_card
 from specdec_core.randomness import Seeded
 from specdec_core.sampling import Sampling
@@ -159,9 +160,6 @@ def _exact(options: argparse.Namespace) -> int:
 
 def _show_mistake() -> None:
     """The same check on one wrong decoder, so that one sees it can fail."""
-    from specdec_core.exact import largest_difference, marginal
-    from specdec_core.lab.museum import MISTAKES
-
     mistake = MISTAKES["M1"]
     wrong, right = (marginal(mistake.example.law(which), 1) for which in ("M1", None))
     told = [", ".join(f"{law[(token,)]:.2f}" for token in (0, 1)) for law in (wrong, right)]
@@ -227,9 +225,9 @@ def _check(options: argparse.Namespace) -> int:
 
 def _check_tokens(pair: Pair, drafter: Drafter) -> None:
     """The tokenizers again, and the widths of both models' logits."""
-    draft = getattr(drafter, "model", None)
+    draft = measure.draft_network(drafter)
     same = "the draft works on the target's own token ids"
-    if isinstance(draft, CausalLM) and draft.model is not pair.target.model:
+    if draft is not None and draft.model is not pair.target.model:
         theirs = load_tokenizer(draft.model.config.name_or_path)
         same = find_mismatch(pair.tokenizer, theirs) or "same token, same id, on both sides"
     widths = f"logits {pair.target.vocab_size:,} and {drafter.vocab_size:,} wide"

@@ -4,11 +4,6 @@ import pytest
 import torch
 
 
-def pytest_configure(config):
-    config.addinivalue_line("markers", "gpu: needs a CUDA device; skipped without one")
-    config.addinivalue_line("markers", "slow: takes long; left out of `make test`")
-
-
 def pytest_collection_modifyitems(items):
     if not torch.cuda.is_available():
         for item in items:

@@ -1,56 +1,34 @@
-"""The loop, end to end: what is emitted, what the caches hold, where a text ends, what is kept."""
+"""The loop, end to end: what is emitted, what the caches hold, where a text ends."""
 
 import math
 
 import pytest
 import torch
-from tiny import VOCAB, model, pair, poison, prompt, random_table, sentence_of
-from tokenizers import Tokenizer, decoders, models, pre_tokenizers
-from transformers import NoRepeatNGramLogitsProcessor, RepetitionPenaltyLogitsProcessor
+from tiny import (
+    VOCAB,
+    Changing,
+    every_sampling,
+    model,
+    pair,
+    poison,
+    prompt,
+    sentence_of,
+)
+from transformers import NoRepeatNGramLogitsProcessor
 
 from specdec_core import (
     CausalLM,
     Draft,
     ModelDrafter,
-    Round,
     Sampling,
-    Scripted,
     Seeded,
-    Stats,
     TableDrafter,
     TableModel,
-    TextStream,
-    Trace,
     autoregressive_decode,
-    exact_law,
     speculative_decode,
     speculative_rounds,
 )
 from specdec_core.storyworld import WEIGHTS
-from specdec_core.text import Ending
-
-SAMPLINGS = {
-    "plain": Sampling(),
-    "cold": Sampling(0.3),
-    "greedy": Sampling(0.0),
-    "top-k, top-p": Sampling(0.8, 9, 0.9),
-    "processors": Sampling(
-        0.9, processors=(RepetitionPenaltyLogitsProcessor(1.4), NoRepeatNGramLogitsProcessor(3))
-    ),
-}
-every_sampling = pytest.mark.parametrize("sampling", SAMPLINGS.values(), ids=SAMPLINGS)
-
-
-class Changing:
-    """A schedule that goes through a list of gammas and keeps what it was shown."""
-
-    def __init__(self, *gammas):
-        self.gammas, self.seen = gammas, []
-
-    def next(self, stats):
-        self.seen.append((stats.rounds, stats.emitted))
-        return self.gammas[stats.rounds % len(self.gammas)]
-
 
 # Greedy decoding is transformers' own
 
@@ -317,119 +295,6 @@ def test_the_text_is_the_decoded_tokens_and_none_without_detokenize():
     assert run.text == "bcd"
 
 
-# What is recorded
-
-
-def test_record_stats_counts_the_same_and_keeps_no_trace():
-    options = {"gamma": 3, "max_new_tokens": 40}
-    full = speculative_decode(*pair(), prompt(), randomness=Seeded(4), **options)
-    lean = speculative_decode(*pair(), prompt(), randomness=Seeded(4), record="stats", **options)
-    assert lean.trace is None and lean.tokens == full.tokens and lean.stats == full.stats
-
-
-@every_sampling
-def test_rounds_one_at_a_time_are_the_rounds_of_the_whole_run(sampling):
-    options = {"gamma": 3, "sampling": sampling, "max_new_tokens": 40, "stop_tokens": [5]}
-    whole = speculative_decode(*pair(), prompt(), randomness=Seeded(4), **options)
-    assert list(speculative_rounds(*pair(), prompt(), randomness=Seeded(4), **options)) == (
-        whole.trace.rounds
-    )
-
-
-def test_stats_by_hand_on_a_scripted_run():
-    """Three kept and a bonus; one kept, one lost; one token left, nothing drafted for it."""
-    half = torch.tensor([0.5, 0.5], dtype=torch.float64)
-
-    target = TableModel(lambda prefix: half if len(prefix) < 6 else [0.25, 0.75], 2)
-    drafter = TableDrafter(lambda prefix: half, 2)
-    script = Scripted([0, 0, 0, 1, 0, 0, 1, 1], [0, 0.9, 0.9, 0.9, 0.6])
-    run = speculative_decode(target, drafter, [0], gamma=3, max_new_tokens=7, randomness=script)
-    # Round 1 keeps 3 and adds a bonus; round 2 drafts 2 (7 - 4 - 1), keeps 1, corrects 1.
-    first, second = run.trace.rounds[:2]
-    assert first.emitted == (0, 0, 0, 1) and first.origins == ("draft",) * 3 + ("bonus",)
-    assert first.residual_mass == 1.0
-    assert second.verdicts == ("accepted", "rejected") and second.u == (0.9, 0.6)
-    assert second.residual_mass == pytest.approx(0.25) and second.origins == ("draft", "corrected")
-    stats = run.stats
-    assert (stats.rounds, stats.drafted, stats.accepted, stats.rejected) == (3, 5, 4, 1)
-    assert (stats.emitted, stats.target_forwards, stats.zero_residuals) == (7, 3, 0)
-    assert stats.acceptance_rate == 4 / 5 and stats.accepted_fraction == 4 / 5
-    assert stats.block_efficiency == 7 / 3
-    assert stats.per_position == [1.0, 0.5, 1.0]
-
-
-def test_stats_of_nothing_are_nan_and_not_an_error():
-    stats = Stats()
-    assert math.isnan(stats.acceptance_rate) and math.isnan(stats.accepted_fraction)
-    assert math.isnan(stats.block_efficiency) and stats.per_position == []
-
-
-def test_drafts_after_a_rejection_are_unjudged_and_lower_only_the_accepted_fraction():
-    round = Round(
-        drafted=(1, 2, 3, 4), accepted=1, token=9, emitted=(1, 9), target_prob=(0.5,) * 4,
-        draft_prob=(0.5,) * 4, u=(0.0,) * 4, residual_mass=0.5, zero_residual=True,
-        target_length=(4, 6), draft_length=(4, 6),
-    )  # fmt: skip
-    stats = Stats()
-    stats.add(round)
-    assert round.verdicts == ("accepted", "rejected", "unjudged", "unjudged")
-    assert stats.acceptance_rate == 0.5 and stats.accepted_fraction == 0.25
-    assert stats.zero_residuals == 1 and stats.per_position[:2] == [1.0, 0.0]
-    assert all(math.isnan(x) for x in stats.per_position[2:])
-
-
-# Traces
-
-
-def same_run(a, b):
-    return a.tokens == b.tokens and [r.verdicts for r in a.rounds] == [r.verdicts for r in b.rounds]
-
-
-@every_sampling
-@pytest.mark.parametrize("gamma", [0, 3, Changing(3, 0, 1)], ids=["0", "3", "changing"])
-def test_a_trace_survives_json_and_replays(sampling, gamma):
-    options = {"gamma": gamma, "sampling": sampling, "max_new_tokens": 40, "stop_tokens": [5]}
-    trace = speculative_decode(*pair(), prompt(), randomness=Seeded(6), **options).trace
-    again = Trace.from_json(trace.to_json())
-    assert again == trace
-    replayed = speculative_decode(*pair(), prompt(), randomness=again.replay(), **options)
-    assert replayed.trace == trace
-    rounds = list(speculative_rounds(*pair(), prompt(), randomness=trace.replay(), **options))
-    assert rounds == trace.rounds
-
-
-def test_a_plain_run_replays():
-    target = CausalLM(model())
-    trace = autoregressive_decode(target, prompt(), max_new_tokens=20, randomness=Seeded(1)).trace
-    assert trace.prompt == tuple(prompt())
-    replayed = autoregressive_decode(target, prompt(), max_new_tokens=20, randomness=trace.replay())
-    assert replayed.trace == trace
-
-
-def test_every_path_of_an_enumerated_run_replays():
-    target, draft = random_table(3), random_table(3, seed=1).function
-    traces = []
-
-    def run(randomness):
-        result = speculative_decode(
-            target, TableDrafter(draft, 3), [0], gamma=2, max_new_tokens=3, randomness=randomness
-        )
-        traces.append(result.trace)
-        return result.tokens
-
-    exact_law(run)
-    assert len(traces) > 100
-    for trace in traces[::7]:
-        assert all(r.u is None for r in trace.rounds if r.gamma)
-        again = Trace.from_json(trace.to_json())
-        assert again == trace
-        replayed = speculative_decode(
-            target, TableDrafter(draft, 3), [0], gamma=2, max_new_tokens=3,
-            randomness=again.replay(),
-        )  # fmt: skip
-        assert same_run(replayed.trace, trace)
-
-
 # Schedules, processors, seeds, interleaving
 
 
@@ -525,116 +390,6 @@ def test_a_run_left_half_way_does_not_touch_the_next():
     run = speculative_decode(target, drafter, prompt(), max_new_tokens=30, randomness=Seeded(0))
     fresh = speculative_decode(*pair(), prompt(), max_new_tokens=30, randomness=Seeded(0))
     assert run.trace == fresh.trace
-
-
-# Text as it comes
-
-
-def byte_level():
-    """A byte-level tokenizer with one token a byte: every accent is split over two tokens."""
-    alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
-    tokenizer = Tokenizer(models.BPE({c: i for i, c in enumerate(alphabet)}, []))
-    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-    tokenizer.decoder = decoders.ByteLevel()
-    return tokenizer
-
-
-BYTES = byte_level()
-
-
-def streamed(text, stops=(), context=()):
-    stream = TextStream(BYTES.decode, stops, context)
-    pieces = [stream.push(token) for token in BYTES.encode(text).ids]
-    return stream, pieces
-
-
-@pytest.mark.parametrize("text", ["plain words", "naïve café", "日本語 🙂 done", "🙂", "e\u0301"])
-def test_streamed_pieces_join_to_the_text_and_no_character_is_broken(text):
-    stream, pieces = streamed(text, context=BYTES.encode("before ").ids)
-    assert not any("\ufffd" in piece for piece in pieces)
-    assert "".join(pieces) + stream.finish() == text == stream.text
-
-
-def test_a_character_shows_with_its_last_byte():
-    _, pieces = streamed("a🙂b")
-    assert pieces == ["a", "", "", "", "🙂", "b"]
-
-
-def test_bytes_that_never_become_a_character_come_out_at_the_end():
-    stream = TextStream(BYTES.decode)
-    ids = BYTES.encode("x🙂").ids[:3]
-    assert [stream.push(i) for i in ids] == ["x", "", ""]
-    assert stream.finish() == "\ufffd" and stream.text == "x\ufffd"
-
-
-def test_the_possible_start_of_a_stop_string_is_held_back_until_it_is_certain():
-    stream, pieces = streamed("ab##c", stops=["###"])
-    assert pieces == ["a", "b", "", "", "##c"]
-    stream, pieces = streamed("ab##", stops=["###"])
-    assert pieces == ["a", "b", "", ""] and not stream.stopped
-    assert stream.finish() == "##" and stream.text == "ab##"
-
-
-def test_a_stop_string_cuts_the_stream_before_it():
-    stream, pieces = streamed("ab###", stops=["zz", "###"])
-    assert "".join(pieces) == stream.text == "ab"
-    assert stream.stopped and stream.finish() == ""
-
-
-def test_a_stop_string_is_seen_although_the_same_token_begins_a_broken_character():
-    first = BYTES.encode("é").ids[0]
-    pieces = {0: BYTES.encode("ab").ids, 1: [*BYTES.encode("END").ids, first], 2: [first]}
-    stream = TextStream(lambda ids: BYTES.decode([b for i in ids for b in pieces[i]]), ["END"])
-    assert stream.push(0) == "ab" and stream.push(1) == ""
-    assert stream.stopped and stream.text == "ab"
-
-
-def test_a_leading_space_shows_behind_the_prompt():
-    """A decoder that drops the first space of what it is given, as sentencepiece's do."""
-    stream = TextStream(lambda ids: "".join(f" {i}" for i in ids)[1:], context=[1, 2])
-    assert [stream.push(3), stream.push(4)] == [" 3", " 4"]
-
-
-def test_a_token_without_text_keeps_the_space_of_the_next():
-    def words(ids):
-        return " ".join(str(i) for i in ids if i)
-
-    stream = TextStream(words, context=[1])
-    assert [stream.push(0), stream.push(2), stream.push(0), stream.push(3)] == ["", " 2", "", " 3"]
-
-
-def test_streaming_a_run_gives_the_text_of_the_run():
-    ids = BYTES.encode("ça va? oui 🙂 FIN et plus").ids
-
-    def row(prefix):
-        at = len(prefix) - 1
-        return torch.eye(256, dtype=torch.float64)[ids[at] if at < len(ids) else 0]
-
-    options = {
-        "gamma": 3,
-        "max_new_tokens": 60,
-        "stop_strings": ["FIN"],
-        "detokenize": BYTES.decode,
-    }
-    target, drafter = TableModel(row, 256), TableDrafter(row, 256)
-    stream = TextStream(BYTES.decode, ["FIN"], [0])
-    shown = "".join(
-        stream.push(token)
-        for round in speculative_rounds(target, drafter, [0], **options)
-        for token in round.emitted
-    )
-    run = speculative_decode(target, drafter, [0], **options)
-    assert shown + stream.finish() == run.text == "ça va? oui 🙂 "
-    assert run.finish_reason == "stop" and BYTES.decode(run.tokens).endswith("FIN")
-
-
-def test_an_ending_keeps_nothing_past_the_end():
-    ending = Ending(5, [9], None)
-    assert ending.keep([1, 2]) == [1, 2] and ending.reason is None and ending.remaining == 3
-    assert ending.keep([3, 9, 4]) == [3, 9] and ending.reason == "stop"
-    assert ending.keep([5]) == []
-    short = Ending(1, [], None)
-    assert short.keep([1, 2]) == [1] and short.reason == "length"
 
 
 def test_the_draft_may_be_a_drafter_without_a_cache_of_its_own():

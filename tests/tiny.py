@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Sequence
 
+import pytest
 import torch
 from torch import Tensor
 from transformers import (
@@ -13,11 +14,13 @@ from transformers import (
     GPT2Config,
     LlamaConfig,
     MistralConfig,
+    NoRepeatNGramLogitsProcessor,
     PreTrainedModel,
     Qwen2Config,
+    RepetitionPenaltyLogitsProcessor,
 )
 
-from specdec_core import CausalLM, ModelDrafter, TableModel
+from specdec_core import CausalLM, ModelDrafter, Sampling, TableModel
 from specdec_core.cache import PreallocatedCache
 
 VOCAB = 48
@@ -137,3 +140,26 @@ KNOWN_FIRST_WORDS = (
     "gamma", "max_new_tokens", "max_length", "order", "record", "stop_strings", "stop_tokens",
     "temperature", "top_k", "top_p",
 )  # fmt: skip
+
+
+SAMPLINGS = {
+    "plain": Sampling(),
+    "cold": Sampling(0.3),
+    "greedy": Sampling(0.0),
+    "top-k, top-p": Sampling(0.8, 9, 0.9),
+    "processors": Sampling(
+        0.9, processors=(RepetitionPenaltyLogitsProcessor(1.4), NoRepeatNGramLogitsProcessor(3))
+    ),
+}
+every_sampling = pytest.mark.parametrize("sampling", SAMPLINGS.values(), ids=SAMPLINGS)
+
+
+class Changing:
+    """A schedule that goes through a list of gammas and keeps what it was shown."""
+
+    def __init__(self, *gammas):
+        self.gammas, self.seen = gammas, []
+
+    def next(self, stats):
+        self.seen.append((stats.rounds, stats.emitted))
+        return self.gammas[stats.rounds % len(self.gammas)]

@@ -18,6 +18,7 @@ from transformers import GenerationConfig
 
 from specdec_core.decode import autoregressive_decode, speculative_decode
 from specdec_core.drafters import ModelDrafter
+from specdec_core.lab.measure import draft_network
 from specdec_core.models import CausalLM
 from specdec_core.pairs import Pair, load_pair
 from specdec_core.randomness import Seeded
@@ -119,10 +120,11 @@ def make_rows(pair: Pair, prompt: list[int], gamma: int, temperature: float, len
     rows = [Row("plain", plain), library_row("transformers generate", pair, prompt, options)]
     for name, drafter in pair.drafters.items():
         rows.append(Row(f"speculative, {name}", speculative(drafter)))
-        if isinstance(drafter, ModelDrafter) and isinstance(drafter.model, CausalLM):
-            set_up_assistant(drafter.model, gamma)
+        assistant = draft_network(drafter)
+        if assistant is not None:
+            set_up_assistant(assistant, gamma)
             label = f"transformers assisted, {name}"
-            rows.append(library_row(label, pair, prompt, options, drafter.model))
+            rows.append(library_row(label, pair, prompt, options, assistant))
     return rows
 
 
@@ -194,7 +196,7 @@ def main() -> None:
         interleave(rows, options.repeats)
         numbers[kind] = report(kind, rows)
     for name, drafter in pair.drafters.items():
-        if isinstance(drafter, ModelDrafter) and isinstance(drafter.model, CausalLM):
+        if draft_network(drafter) is not None:
             values = loop_efficiency(
                 pair, drafter, pair.encode(PROMPTS["story"]), options.gamma,
                 options.max_new_tokens, options.repeats,

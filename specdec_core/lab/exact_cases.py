@@ -14,6 +14,7 @@ import torch
 from specdec_core.decode import speculative_decode
 from specdec_core.drafters import TableDrafter
 from specdec_core.exact import Law, exact_law, largest_difference
+from specdec_core.lab.museum import always
 from specdec_core.models import TableModel
 from specdec_core.randomness import Randomness
 from specdec_core.sampling import Sampling
@@ -36,11 +37,6 @@ class Case:
     stop_tokens: tuple[int, ...] = ()
     sampling: Sampling = field(default_factory=Sampling)
     draft_sampling: Sampling | None = None
-
-
-def always(*row: float) -> Rows:
-    """The same distribution after every prefix."""
-    return lambda prefix: row
 
 
 def random_rows(vocab: int, seed: int, zeros: bool = False) -> Rows:

@@ -117,6 +117,12 @@ def measure_run(
     return stats, (ends[-1] - ends[0]) / (len(ends) - 1) if len(ends) > 1 else math.nan
 
 
+def draft_network(drafter: Drafter) -> CausalLM | None:
+    """The network a drafter runs; None where it drafts from a table."""
+    model = getattr(drafter, "model", None)
+    return model if isinstance(model, CausalLM) else None
+
+
 @dataclass(frozen=True)
 class Bill:
     """One line of the memory bill, in bytes; allocated is None where it was not measured."""
@@ -132,8 +138,8 @@ def memory_bill(target: CausalLM, drafter: Drafter, gamma: int) -> list[Bill]:
     The caches are allocated by the first forward, so run the pair before.
     """
     bill = _model_bill("target", target)
-    draft = getattr(drafter, "model", None)
-    if isinstance(draft, CausalLM):
+    draft = draft_network(drafter)
+    if draft is not None:
         shared = draft.model is target.model
         bill += [
             line for line in _model_bill("draft", draft) if not (shared and "weights" in line.what)

@@ -37,7 +37,8 @@ def _findings() -> Iterator[tuple[bool, str, str]]:
     reinstall = f"run `pip install -e .` again ({', '.join(missing)})"
     yield not missing, "the packages this workbook uses", reinstall
     try:
-        text = load_pair("storyworld").decode(load_pair("storyworld").encode("Once upon a time"))
+        pair = load_pair("storyworld")
+        text = pair.decode(pair.encode("Once upon a time"))
         yield text == "Once upon a time", "the bundled pair of models", "clone the project again"
     except (OSError, ValueError) as error:
         yield False, "the bundled pair of models", str(error)
