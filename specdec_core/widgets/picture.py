@@ -6,6 +6,7 @@ import base64
 from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
+from urllib.parse import urlencode
 
 # Foreground and background are set together, so a picture reads the same on any theme.
 INK, PAPER, MUTED, LINE = "#1a1a1a", "#ffffff", "#4d4d4d", "#c8c8c8"
@@ -37,6 +38,17 @@ def svg_frame(width: float, height: float, body: str) -> str:
     )
 
 
+def clickable(body: str, label: str, **state: object) -> str:
+    """A group of shapes that sets `state` when it is clicked, or chosen with the Enter key.
+
+    label: what it is called for somebody who does not see it.
+    """
+    return (
+        f'<g data-set="{escape(urlencode(state), quote=True)}" '
+        f'aria-label="{escape(label, quote=True)}">{body}</g>'
+    )
+
+
 def html_table(header: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
     """A plain HTML table; every cell is escaped."""
     head = "".join(f"<th>{escape(str(cell))}</th>" for cell in header)
@@ -50,6 +62,8 @@ def html_table(header: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
 class Picture:
     """An SVG, the sentence that says what it shows, and a table of its numbers.
 
+    Where the table is the picture, `svg` is empty.
+
     In a notebook it appears as an image with the sentence as its alternative text, which survives
     a notebook without a kernel, an export to HTML, and a code host's preview.
     """
@@ -62,6 +76,8 @@ class Picture:
         return self.sentence
 
     def _repr_html_(self) -> str:
+        if not self.svg:
+            return f"{self.table}<p>{escape(self.sentence)}</p>"
         data = base64.b64encode(self.svg.encode()).decode()
         image = (
             f'<img alt="{escape(self.sentence, quote=True)}" '

@@ -1,38 +1,13 @@
-"""Checks for the exercises: each answers *not attempted*, *wrong because ...*, or *right*."""
+"""Checks of chapter 00: counting forwards, keeping a word."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
 from fractions import Fraction
-from numbers import Real
 
+from specdec_core.lab.exercises.verdicts import NOT_ATTEMPTED, call, verdict
 from specdec_core.trace import Round, ratio
-
-NOT_ATTEMPTED = "not attempted"
-
-
-def verdict(problem: str | None) -> None:
-    """Print *right*, or *wrong because* and the problem."""
-    print("right" if problem is None else f"wrong because {problem}")
-
-
-def compare_prediction(mine: float | None, measured: float, unit: str) -> None:
-    """Print a prediction beside what was measured."""
-    if mine is None:
-        print(f"{NOT_ATTEMPTED}: no prediction; measured {measured:g} {unit}")
-    elif not isinstance(mine, Real):
-        print(f"wrong because a prediction is a number, not {mine!r}")
-    else:
-        print(f"you said {mine:g}, measured {measured:g} {unit}: off by {abs(mine - measured):g}")
-
-
-def _call(function: Callable, *arguments: object) -> tuple[object, str | None]:
-    """The function's answer, or what went wrong in one phrase."""
-    try:
-        return function(*arguments), None
-    except Exception as error:  # a learner's code may raise anything
-        return None, f"it raised {type(error).__name__}: {error}"
 
 
 def _round(drafted: int, accepted: int) -> Round:
@@ -44,10 +19,10 @@ def _round(drafted: int, accepted: int) -> Round:
 
 
 def check_tokens_per_forward(function: Callable[[Sequence[Round]], float]) -> None:
-    """Chapter 00, exercise 1: mean tokens emitted per round."""
+    """Exercise 1: mean tokens emitted per round."""
     runs = ([_round(4, 4), _round(4, 0)], [_round(4, 2)] * 3, [_round(3, 1), _round(3, 3)] * 2)
     for rounds in runs:
-        answer, problem = _call(function, rounds)
+        answer, problem = call(function, rounds)
         if answer is None and problem is None:
             print(NOT_ATTEMPTED)
             return
@@ -89,9 +64,9 @@ KEEP_CASES = (
 
 
 def check_keep(function: Callable[[float, float, float], bool]) -> None:
-    """Chapter 00, exercise 2: u * q < p."""
+    """Exercise 2: u * q < p."""
     for p, q, u, kept in KEEP_CASES:
-        answer, problem = _call(function, p, q, u)
+        answer, problem = call(function, p, q, u)
         if answer is None and problem is None:
             print(NOT_ATTEMPTED)
             return

@@ -1,0 +1,44 @@
+"""Answers to the exercises of chapter 00."""
+
+from __future__ import annotations
+
+from specdec_core.lab import exercises
+
+
+def tokens(rounds):
+    return sum(len(round.emitted) for round in rounds)
+
+
+CHECKS = {
+    exercises.check_tokens_per_forward: {
+        "right": lambda rounds: tokens(rounds) / len(rounds),
+        "upside down": lambda rounds: len(rounds) / tokens(rounds),
+        "drafted tokens": lambda rounds: tokens(rounds) / sum(r.gamma for r in rounds),
+        "leaves out": lambda rounds: sum(r.accepted for r in rounds) / len(rounds),
+        "not a number": lambda rounds: [len(r.emitted) for r in rounds],
+        "it gives 2.500 where 3.000 is right": lambda rounds: 2.5,
+        "raised ZeroDivisionError": lambda rounds: 1 / 0,
+    },
+    exercises.check_keep: {
+        "right": lambda p, q, u: u * q < p,
+        "must be rejected: it is kept where u is below 0.75": lambda p, q, u: True,
+        "must be kept": lambda p, q, u: p > q,
+        "is kept where u is below 0 (p = 0": lambda p, q, u: u * q <= p,
+        "is kept where u is below 0.75 (p = 0.6": lambda p, q, u: u < p,
+        "u = 0.76": lambda p, q, u: u < q,
+        "raised ZeroDivisionError": lambda p, q, u: u < p / (q if q > 1e-300 else 0),
+        "u = 0)": lambda p, q, u: u <= p / q,
+    },
+}  # fmt: skip
+
+# What a reader writes over the stub of that name.
+SOLUTIONS = {
+    "tokens_per_forward": """
+def tokens_per_forward(rounds):
+    return sum(len(round.emitted) for round in rounds) / len(rounds)
+""",
+    "keep": """
+def keep(p, q, u):
+    return u * q < p
+""",
+}
