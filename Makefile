@@ -21,12 +21,12 @@ lint: $(READY)
 
 test: lint
 	$(BIN)/python notebooks/build.py --check
-	$(ONE_THREAD) $(BIN)/pytest -q -n 2 --dist loadscope -m "not slow" tests
+	$(ONE_THREAD) $(BIN)/pytest -q -rs -n 2 --dist loadscope -m "not slow" tests
 	$(ONE_THREAD) $(BIN)/pytest -q -n 2 --dist loadscope --nbval --nbval-current-env --nbval-cell-timeout=120 notebooks
 
 test-all: lint
 	$(BIN)/python notebooks/build.py --check
-	$(ONE_THREAD) $(BIN)/pytest -q -n 2 --dist loadscope tests
+	$(ONE_THREAD) $(BIN)/pytest -q -rs -n 2 --dist loadscope tests
 	$(ONE_THREAD) $(BIN)/pytest -q -n 2 --dist loadscope --nbval --nbval-current-env --nbval-cell-timeout=120 notebooks
 
 notebooks: $(READY)
