@@ -47,3 +47,20 @@ def test_predictions_are_set_beside_what_was_measured(capsys):
     first, second = capsys.readouterr().out.splitlines()
     assert first == "not attempted: no prediction; measured 15 forwards"
     assert second == "you said 20, measured 15 forwards: off by 5"
+
+
+@pytest.mark.parametrize(
+    ("mine", "said"),
+    [
+        (None, "not attempted"),
+        (["weak", "default", "strong"], "right"),
+        ("weak, default, strong", "right"),
+        (["strong", "default", "weak"], "wrong because it is the other way round"),
+        (["default", "weak", "strong"], "wrong because weak is accepted less often than default"),
+        (["weak", "strong"], "wrong because an order holds each of these names once"),
+        (3, "wrong because an order holds each of these names once"),
+    ],
+)
+def test_an_order_is_told_apart(mine, said, capsys):
+    exercises.check_order(mine, {"strong": 0.9, "weak": 0.4, "default": 0.8})
+    assert capsys.readouterr().out.startswith(said)

@@ -15,7 +15,7 @@ from specdec_core import autoregressive_decode, exact_law, marginal
 from specdec_core import speculative_decode, speculative_rounds
 from specdec_core.lab import exercises, museum
 from specdec_core.lab.notebook import self_check, show_source
-from specdec_core.widgets import origin_ribbon
+from specdec_core.widgets import bet, bet_board, origin_ribbon
 
 # %% [markdown]
 # ## A text with two authors
@@ -58,10 +58,10 @@ origin_ribbon(out.trace, pair.decode)
 # %% [markdown]
 # ## How this workbook works
 #
-# - This is the first chapter; the ones it points to are being written.
+# - The chapters build on each other: 00 to 06 tell the exact algorithm. Later ones are being written.
 # - Run cells from top to bottom with <kbd>Shift</kbd>+<kbd>Enter</kbd>.
-# - **Predict** cells hold a variable set to `None`. Put your guess there first, then run on. Being
-#   wrong is the point: you remember what surprised you.
+# - **Predict** cells hold a variable set to `None`, or a slider. Put your guess there first, then run
+#   on. Being wrong is the point: you remember what surprised you. Guesses stay on your machine.
 # - **Exercises** have a stub, a check below it, three hints and a solution. A check answers *not
 #   attempted*, *wrong because ...* or *right*.
 # - The code a chapter prints is the code that ran: it comes from the package, under test.
@@ -77,10 +77,15 @@ self_check()
 #
 # Plain decoding takes one target forward for each word. The run above drafted `gamma=4` words a round
 # and wrote 48 words with 16 target forwards. Now draft 8 words a round. A round can give up to 9 words,
-# and it stops at the first rejection. How many target forwards will 48 words take? Put a number here.
+# and it stops at the first rejection. How many target forwards will 48 words take? Put a number here,
+# or use the slider and keep it.
 
 # %%
 my_forwards = None
+
+# %%
+forwards_bet = bet("00-forwards", "How many target forwards will 48 words take?", 1, 48, "target forwards")
+forwards_bet
 
 # %% [markdown]
 # ## Run
@@ -97,7 +102,7 @@ print("tokens emitted: ", stats.emitted)
 print("target forwards:", stats.target_forwards)
 
 # %%
-exercises.compare_prediction(my_forwards, stats.target_forwards, "target forwards")
+forwards_bet.settle(my_forwards, stats.target_forwards)
 
 # %% [markdown]
 # The counts behind it. `acceptance_rate` counts only drafts that were judged. A draft that comes after
@@ -233,15 +238,19 @@ print({tokens: round(probability, 12) for tokens, probability in first_word.item
 my_order = None
 
 # %%
+rates = {}
 for name, drafter in pair.drafters.items():
     run = speculative_decode(
         pair.target, drafter, prompt, max_new_tokens=200, randomness=Seeded(3)
     )
-    print(f"{name:8} acceptance {run.stats.acceptance_rate:.2f}, "
-          f"{run.stats.block_efficiency:.2f} tokens a forward")
+    rates[name] = run.stats.acceptance_rate
+    print(f"{name:8} acceptance {rates[name]:.2f}, {run.stats.block_efficiency:.2f} tokens a forward")
+
+# %%
+exercises.check_order(my_order, rates)
 
 # %% [markdown]
-# How does your order compare? A better draft is accepted more often. It also costs more for each guess. Chapter 08 weighs the two.
+# A better draft is accepted more often. It also costs more for each guess. Chapter 08 weighs the two.
 
 # %% [markdown]
 # ## Implement
@@ -360,6 +369,12 @@ for name, decode in (
 #   last digit.
 # - Not shown: that the law is the target's for every pair and every setting (chapter 06), and that it
 #   is always faster. It is not: see chapter 08.
+
+# %% [markdown]
+# The bet board holds the predictions you kept. It is empty until you keep one.
+
+# %%
+bet_board("00")
 
 # %% [markdown]
 # ## Five questions to recall

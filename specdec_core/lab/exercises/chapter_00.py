@@ -3,11 +3,32 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
 
 from specdec_core.lab.exercises.verdicts import NOT_ATTEMPTED, call, verdict
 from specdec_core.trace import Round, ratio
+
+
+def check_order(mine: Sequence[str] | None, rates: Mapping[str, float]) -> None:
+    """Prediction: the names of the drafts, the least accepted first."""
+    if mine is None:
+        print(NOT_ATTEMPTED)
+        return
+    right = sorted(rates, key=rates.__getitem__)
+    try:
+        names = [name.strip() for name in (mine.split(",") if isinstance(mine, str) else mine)]
+    except (AttributeError, TypeError):
+        names = []
+    if sorted(names) != sorted(right):
+        verdict(f"an order holds each of these names once: {', '.join(right)}")
+    elif names == right[::-1]:
+        verdict("it is the other way round: put the least accepted first")
+    elif names != right:
+        first = next(i for i, name in enumerate(names) if name != right[i])
+        verdict(f"{right[first]} is accepted less often than {names[first]}")
+    else:
+        verdict(None)
 
 
 def _round(drafted: int, accepted: int) -> Round:
