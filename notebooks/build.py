@@ -92,8 +92,8 @@ def normalise(notebook: NotebookNode) -> NotebookNode:
     return notebook
 
 
-def build(script: Path, remeasure: bool = False) -> Path:
-    """Run one script as a notebook and write it; returns the file."""
+def rebuilt(script: Path, remeasure: bool = False) -> NotebookNode:
+    """One script run as a notebook, in the form that is written."""
     notebook = read_source(script)
     client = NotebookClient(
         notebook,
@@ -105,11 +105,17 @@ def build(script: Path, remeasure: bool = False) -> Path:
         config=Config({"KernelManager": {"transport_encryption": "auto"}}),
     )
     client.execute()
-    target = HERE / f"{script.stem}.ipynb"
     normalise(notebook)
-    if target.exists() and not remeasure:
-        keep_measured(notebook, nbformat.read(target, 4))
-    nbformat.write(notebook, target)
+    earlier = HERE / f"{script.stem}.ipynb"
+    if earlier.exists() and not remeasure:
+        keep_measured(notebook, nbformat.read(earlier, 4))
+    return notebook
+
+
+def build(script: Path, remeasure: bool = False) -> Path:
+    """Run one script as a notebook and write it; returns the file."""
+    target = HERE / f"{script.stem}.ipynb"
+    nbformat.write(rebuilt(script, remeasure), target)
     return target
 
 

@@ -32,6 +32,7 @@ from specdec_core import decode as decode_module
 from specdec_core.lab import museum
 from specdec_core.lab.museum import MISTAKES, mean
 from specdec_core.lab.museum.checks import accepted, first_round_length, wrong_rows
+from specdec_core.lab.museum.sources import SOURCES, UNCITED
 from specdec_core.lab.museum.verdicts import EPSILON
 
 TOLERANCE = 1e-12
@@ -103,8 +104,17 @@ STATED = {
 
 
 def test_all_mistakes_are_on_show() -> None:
-    assert {f"M{i}" for i in range(1, 20)} <= set(MISTAKES)
-    assert set(DAMAGE) | {"M16"} | set(EXACT) == set(MISTAKES)
+    assert {f"M{i}" for i in range(1, 24)} <= set(MISTAKES)
+    assert set(DAMAGE) | {"M16", "M23b"} | set(EXACT) == set(MISTAKES)
+
+
+def test_every_mistake_says_where_it_was_met() -> None:
+    assert set(SOURCES) == set(MISTAKES)
+    for id, mistake in MISTAKES.items():
+        words, path = SOURCES[id]
+        assert mistake.source == words
+        assert mistake.link == (f"https://github.com/{path}" if path else "")
+        assert bool(path) != words.endswith(UNCITED)
 
 
 @pytest.mark.parametrize("id", DAMAGE)
@@ -158,7 +168,13 @@ def test_harmless_ones_leave_the_law_alone(id: str) -> None:
 
 @pytest.mark.parametrize(
     ("id", "wrong", "right"),
-    [("M19", 1.814, 1.904), ("M19b", 1.9, 2.0), ("M21", 1.6, 2.0), ("M22", 0.56, 0.8)],
+    [
+        ("M19", 1.814, 1.904),
+        ("M19b", 1.9, 2.0),
+        ("M21", 1.6, 2.0),
+        ("M22", 0.56, 0.8),
+        ("M23", 0.4, 1.0),
+    ],
 )
 def test_harmless_ones_cost_acceptance(id: str, wrong: float, right: float) -> None:
     """Expected number of accepted drafts in a run."""
@@ -178,6 +194,22 @@ def test_wrongly_recorded_q_makes_acceptance_look_better() -> None:
     example = MISTAKES["M12"].example
     assert mean(example, "M12", accepted) == pytest.approx(1, abs=TOLERANCE)
     assert mean(example, None, accepted) == pytest.approx(8 / 15 + 3 / 8, abs=TOLERANCE)
+
+
+def test_padded_vocabulary_is_no_reason_to_refuse() -> None:
+    """M23b: with q = 0 past the draft's vocabulary the law is the target's, and .8 is accepted."""
+    example = MISTAKES["M23b"].example
+    with pytest.raises(ValueError, match="3 and 2 ids"):
+        example.law("M23b")
+    assert largest_difference(marginal(example.law(), 1), single(*P3)) < TOLERANCE
+    assert mean(example, None, accepted) == pytest.approx(0.8, abs=TOLERANCE)
+
+
+def test_wrong_numbering_is_harmless_to_the_law_wherever_the_text_leads() -> None:
+    """M23 where every token matters, so that the draft also misreads the text."""
+    example = replace(MISTAKES["M19"].example, tokens=4)
+    assert largest_difference(example.law("M23"), example.law()) < TOLERANCE
+    assert mean(example, "M23", accepted) < mean(example, None, accepted)
 
 
 def test_epsilon_does_damage_of_its_own_size() -> None:
@@ -207,7 +239,7 @@ def test_careless_ending_runs_past_max_new_tokens() -> None:
     assert {len(tokens) for tokens in example.law()} == {2}
 
 
-@pytest.mark.parametrize("id", MISTAKES)
+@pytest.mark.parametrize("id", [id for id in MISTAKES if id != "M23b"])  # it has no text
 def test_a_mistake_can_be_sampled_as_well_as_enumerated(id: str) -> None:
     """With seeded randomness: it runs, and one seed gives one text."""
     example = MISTAKES[id].example

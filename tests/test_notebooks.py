@@ -133,3 +133,17 @@ def test_only_measuring_cells_keep_their_earlier_output():
         now = nbformat.v4.new_notebook(cells=[cell_with(["30 tokens"], [tag])])
         build.keep_measured(now, earlier)
         assert now.cells[0].outputs[0].text == kept
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("capability", [None, "default"])
+@pytest.mark.parametrize("source", SOURCES, ids=lambda s: s.stem)
+def test_building_again_gives_the_committed_bytes(source, capability, monkeypatch, tmp_path):
+    """Also on a CPU without vector instructions: no printed digit depends on the machine."""
+    for name, value in {**build.REPEATABLE, "SPECDEC_DATA": str(tmp_path)}.items():
+        monkeypatch.setenv(name, value)
+    if capability:
+        monkeypatch.setenv("ATEN_CPU_CAPABILITY", capability)
+    again = tmp_path / "again.ipynb"
+    nbformat.write(build.rebuilt(source), again)
+    assert again.read_bytes() == (build.HERE / f"{source.stem}.ipynb").read_bytes()

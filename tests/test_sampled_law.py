@@ -24,9 +24,11 @@ from specdec_core import (
     speculative_decode,
     total_variation,
 )
+from specdec_core.lab import law_check
 from specdec_core.lab.law_check import (
     cells,
     check_law,
+    draw,
     null_band,
     power,
     rows_of,
@@ -42,12 +44,6 @@ LEVEL = 1e-4  # false alarms a test may give, were its seed not fixed
 POWER = 0.99
 SAMPLES = 20_000
 PROMPT = "Once upon a time, there was a"
-KEYHOLE = 3  # tokens left in view where a mistake could emit any of the vocabulary
-
-
-# The draft is good after this prompt; colder sampling on its side keeps p and q apart, so that
-# drafts are rejected often and mistakes show.
-APART = {"sampling": Sampling(1.5), "draft_sampling": Sampling(0.5)}
 
 
 @pytest.fixture(scope="module")
@@ -65,12 +61,9 @@ def whole(pair: Pair) -> Example:
 
 
 @pytest.fixture(scope="module")
-def keyhole(pair: Pair, whole: Example) -> Example:
+def keyhole(pair: Pair) -> Example:
     """The same logits, cut to the tokens that are likeliest after the prompt."""
-    ids = np.argsort(-whole.target(()))[:KEYHOLE].tolist()
-    prompt = pair.encode(PROMPT)
-    target, draft = rows_of(pair.target, prompt, ids), rows_of(pair.drafter.model, prompt, ids)
-    return replace(whole, target=target, draft=draft, **APART)
+    return law_check.keyhole(pair, PROMPT)
 
 
 def law_of(toy: Example) -> dict[tuple[int, ...], float]:
@@ -126,6 +119,27 @@ def test_false_alarms_come_as_often_as_stated() -> None:
     band = null_band(law, SAMPLES, 0.01)
     outside = sum(check.total_variation > band for check in checks)
     assert abs(outside - 40) < 5 * 40**0.5  # the band is itself simulated
+
+
+def test_draws_from_a_law_stand_for_runs_of_the_decoder(keyhole: Example) -> None:
+    """Counts of real runs and of draws from the enumerated law pass the same check."""
+    law = keyhole.law("M1")
+    for counts in (
+        sample(lambda r: keyhole.run(r, "M1").tokens, 2_000, seed=5),
+        draw(law, 2_000, 5),
+    ):
+        assert counts.total() == 2_000
+        assert check_law(counts, law).passes(LEVEL)
+    assert draw(law, 50, 1) == draw(law, 50, 1) != draw(law, 50, 2)
+
+
+def test_the_band_of_a_rare_level_is_simulated_often_enough() -> None:
+    """At level 1e-4, 200,000 right decoders; the band widens as the level falls."""
+    law = {(0,): 0.6, (1,): 0.4}
+    bands = [null_band(law, 100, level) for level in (0.05, 0.01, 1e-3, 1e-4)]
+    assert bands == sorted(bands) and bands[-1] > bands[0]
+    # Two cells: 100 flips differ from 60 by more than 3.9 sigma about once in 10,000.
+    assert bands[-1] == pytest.approx(3.89 * (0.24 / 100) ** 0.5, abs=0.012)
 
 
 # The pair, exactly.

@@ -8,7 +8,14 @@ import xml.etree.ElementTree as ET
 
 import pytest
 
-from specdec_core import Seeded, TableDrafter, TableModel, autoregressive_decode, speculative_decode
+from specdec_core import (
+    Seeded,
+    TableDrafter,
+    TableModel,
+    Trace,
+    autoregressive_decode,
+    speculative_decode,
+)
 from specdec_core.widgets import Picture, origin_ribbon
 from specdec_core.widgets.picture import html_table
 from specdec_core.widgets.ribbon import MARGIN, ORIGINS, WIDTH
@@ -70,6 +77,20 @@ def test_ribbon_stays_inside_its_frame(ribbon):
         assert float(box.get("y", 0)) + float(box.get("height")) <= float(root.get("height"))
 
 
+def test_the_legend_of_all_four_origins_fits():
+    trace = Trace((0,), [*run(40).trace.rounds, *plain().trace.rounds])
+    root = ET.fromstring(origin_ribbon(trace, decode).svg)
+    words = [node for node in root.iter(f"{SVG}text") if node.text == ORIGINS["plain"][1]]
+    # At 12 px a letter of the sans-serif face is 6.6 wide on average, here and in the layout.
+    assert float(words[0].get("x")) + 6.6 * len(words[0].text) <= WIDTH
+
+
+def plain():
+    return autoregressive_decode(
+        TableModel(lambda prefix: [0.5, 0.5], 2), [0], max_new_tokens=4, randomness=Seeded(0)
+    )
+
+
 def test_hostile_tokens_are_text_everywhere(ribbon):
     _, picture = ribbon
     html = picture._repr_html_()
@@ -80,10 +101,7 @@ def test_hostile_tokens_are_text_everywhere(ribbon):
 
 
 def test_a_plain_run_has_its_own_origin():
-    out = autoregressive_decode(
-        TableModel(lambda prefix: [0.5, 0.5], 2), [0], max_new_tokens=4, randomness=Seeded(0)
-    )
-    picture = origin_ribbon(out.trace, decode)
+    picture = origin_ribbon(plain().trace, decode)
     assert picture.sentence == ("4 tokens from 4 target forwards: 4 plain, one forward each.")
 
 

@@ -6,6 +6,7 @@ the one at which a given mistake is caught with a given power.
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -15,7 +16,9 @@ import numpy as np
 from scipy.stats import chi2, ncx2
 
 from specdec_core.exact import Law
+from specdec_core.lab.museum import Example
 from specdec_core.models import LanguageModel
+from specdec_core.pairs import Pair
 from specdec_core.randomness import Randomness, Seeded
 from specdec_core.sampling import Sampling
 
@@ -48,6 +51,13 @@ def sample(run: Callable[[Randomness], Sequence[int]], samples: int, seed: int) 
     """How often each output comes, over independent runs fed from one seeded stream."""
     randomness = Seeded(seed)
     return Counter(tuple(run(randomness)) for _ in range(samples))
+
+
+def draw(law: Law, samples: int, seed: int) -> Counter:
+    """Counts of `samples` texts of a decoder that has this law, without running it so often."""
+    p = np.array(list(law.values()))
+    counts = np.random.default_rng(seed).multinomial(samples, p / p.sum())
+    return Counter({t: n for t, n in zip(law, counts.tolist(), strict=True) if n})
 
 
 def cells(law: Law, samples: int) -> list[list[tuple[int, ...]]]:
@@ -113,11 +123,36 @@ def samples_needed(
     return high
 
 
-def null_band(law: Law, samples: int, level: float, repeats: int = 2000, seed: int = 0) -> float:
-    """Total variation that a right decoder exceeds with probability `level`, by simulation."""
+def null_band(
+    law: Law, samples: int, level: float, repeats: int | None = None, seed: int = 0
+) -> float:
+    """Total variation that a right decoder exceeds with probability `level`, by simulation.
+
+    repeats: simulated right decoders; by default so many that 20 of them or more lie outside.
+    """
+    if repeats is None:
+        repeats = max(2000, math.ceil(20 / level))
     p = np.array(list(law.values()))
     counts = np.random.default_rng(seed).multinomial(samples, p / p.sum(), size=repeats)
     return float(np.quantile(0.5 * np.abs(counts / samples - p).sum(-1), 1 - level))
+
+
+KEYHOLE = 3  # tokens left in view where a mistake could emit any of the vocabulary
+
+
+def keyhole(pair: Pair, prompt: str, width: int = KEYHOLE) -> Example:
+    """A real pair after `prompt`, seen through its `width` likeliest tokens: small enough to walk.
+
+    The logits are the models' own. The target samples at temperature 1.5 and the draft at .5, so
+    that a good draft is rejected often and a mistake in what follows shows.
+    """
+    ids = pair.encode(prompt)
+    first = rows_of(pair.target, ids)(())
+    seen = np.argsort(-first)[:width].tolist()
+    return Example(
+        rows_of(pair.target, ids, seen), rows_of(pair.drafter.model, ids, seen), gamma=2, tokens=3,
+        sampling=Sampling(1.5), draft_sampling=Sampling(0.5),
+    )  # fmt: skip
 
 
 def rows_of(

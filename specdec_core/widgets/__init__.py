@@ -1,6 +1,33 @@
 """Views: pure functions from data to a picture and a sentence, shown in notebooks."""
 
+from specdec_core.widgets.bet_board import bet, bet_board
+from specdec_core.widgets.coin_tape import coin_tape, coin_tape_by_hand
+from specdec_core.widgets.figure import line_figure
+from specdec_core.widgets.forward_race import forward_race
+from specdec_core.widgets.kv_ledger import draw_kv_ledger, kv_ledger
+from specdec_core.widgets.mass_mover import mass_mover
+from specdec_core.widgets.museum_wall import museum_wall
 from specdec_core.widgets.picture import Picture
+from specdec_core.widgets.proof_tree import proof_tree, real_rows
 from specdec_core.widgets.ribbon import origin_ribbon
+from specdec_core.widgets.sample_size import sample_size
+from specdec_core.widgets.staircase import staircase
 
-__all__ = ["Picture", "origin_ribbon"]
+__all__ = [
+    "Picture",
+    "bet",
+    "bet_board",
+    "coin_tape",
+    "coin_tape_by_hand",
+    "draw_kv_ledger",
+    "forward_race",
+    "kv_ledger",
+    "line_figure",
+    "mass_mover",
+    "museum_wall",
+    "origin_ribbon",
+    "proof_tree",
+    "real_rows",
+    "sample_size",
+    "staircase",
+]

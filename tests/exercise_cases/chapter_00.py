@@ -42,3 +42,10 @@ def keep(p, q, u):
     return u * q < p
 """,
 }
+
+# With one of the museum's mistakes in the core's place, these cells print something else.
+NEEDS = ["pair = load_pair", "toy_target = TableModel", "longer = speculative_decode"]
+TEETH = {
+    "M1": ["law = exact_law(", "first_word = marginal(law, 1)"],
+    "M20": ['print("target forwards:", stats.target_forwards)'],
+}

@@ -7,7 +7,7 @@
 A mistake is a stand-in for one piece of a run. The core itself has no switch for it.
 """
 
-from specdec_core.lab.museum import caches, drafting, verdicts  # noqa: F401  (fill MISTAKES)
+from specdec_core.lab.museum import caches, drafting, verdicts, vocabulary  # noqa: F401  (fill MISTAKES)
 from specdec_core.lab.museum.checks import CHECKS, distance, mean, seen_by
 from specdec_core.lab.museum.pieces import (
     MISTAKES,

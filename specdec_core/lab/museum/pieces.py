@@ -17,6 +17,7 @@ import torch
 from specdec_core.decode import Result, speculative_decode
 from specdec_core.drafters import Drafter, TableDrafter
 from specdec_core.exact import Law, exact_law
+from specdec_core.lab.museum.sources import GITHUB, SOURCES
 from specdec_core.models import LanguageModel, TableModel
 from specdec_core.randomness import Randomness, Seeded
 from specdec_core.sampling import Sampling
@@ -86,10 +87,10 @@ class Example:
 
     def models(self) -> tuple[TableModel, TableDrafter]:
         """The target and the drafter, with empty caches."""
-        start, vocab = len(self.prompt), len(self.target(()))
+        start = len(self.prompt)
         return (
-            TableModel(lambda prefix: self.target(prefix[start:]), vocab),
-            TableDrafter(lambda prefix: self.draft(prefix[start:]), vocab),
+            TableModel(lambda prefix: self.target(prefix[start:]), len(self.target(()))),
+            TableDrafter(lambda prefix: self.draft(prefix[start:]), len(self.draft(()))),
         )
 
     def run(self, randomness: Randomness, mistake: str | None = None) -> Result:
@@ -112,6 +113,7 @@ class Mistake:
     breaks: "law", "text", "acceptance", "speed", or "crash".
     how: how it comes about. damage: what it does to `example`, exactly.
     seen_by: the checks of `museum.checks` that see it on `example`.
+    source, link: where it was met, and the page that says so; "" where none is cited.
     stand_in: changes the pieces of a run into the mistaken ones.
     """
 
@@ -121,6 +123,8 @@ class Mistake:
     how: str
     damage: str
     seen_by: tuple[str, ...]
+    source: str
+    link: str
     example: Example
     stand_in: Callable[[Pieces], None]
 
@@ -142,7 +146,11 @@ def exhibit(
 
     def show(stand_in: Callable[[Pieces], None]) -> Callable[[Pieces], None]:
         toy = Example() if example is None else example
-        MISTAKES[id] = Mistake(id, title, breaks, how, damage, tuple(seen_by), toy, stand_in)
+        source, path = SOURCES[id]
+        link = GITHUB + path if path else ""
+        MISTAKES[id] = Mistake(
+            id, title, breaks, how, damage, tuple(seen_by), source, link, toy, stand_in
+        )
         return stand_in
 
     return show

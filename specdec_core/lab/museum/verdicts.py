@@ -70,7 +70,7 @@ def fall_through(run: Pieces) -> None:
 
 @exhibit(
     "M5",
-    "Accept only the most likely token, while sampling",
+    "Accept only the most likely, while sampling",
     how="The greedy test, `draft == argmax(p)`, is kept when temperature is not 0.",
     damage="The law is (1, 0): total variation .4.",
     seen_by=FIRST,

@@ -1,0 +1,457 @@
+# %% [markdown]
+# # 05 · Roll back two caches
+#
+# **In this chapter you will have shown** that each cache can forget rejected guesses by moving one
+# number, because a forward writes over whatever lies past it, while a forgotten roll-back changes the
+# text without any error.
+#
+# | to read | to do | needs | runs |
+# |---|---|---|---|
+# | 20 minutes | 25 minutes | chapters 01 to 04 | offline, on a laptop CPU, in under 30 s |
+
+# %%
+from specdec_core import CausalLM, ModelDrafter, Sampling, Seeded, load_pair
+from specdec_core import speculative_decode, speculative_rounds
+from specdec_core.lab import exercises, museum
+from specdec_core.lab.ledger import record_caches
+from specdec_core.lab.notebook import show_source
+from specdec_core.widgets import draw_kv_ledger, kv_ledger
+
+# %% [markdown]
+# ## One round, and what it leaves behind
+#
+# The end of one round. The draft offered *. He loved to*. The full stop passed, *He* did not, and the
+# target wrote *Every* instead. Below the text lie the two caches, one cell a row.
+
+# %%
+pair = load_pair("storyworld", dtype="float64", max_length=512)
+prompt = pair.encode("Once upon a time")
+ledger = record_caches(pair, prompt, gamma=4, max_new_tokens=24, seed=27)
+draw_kv_ledger(ledger, pair.decode, step=15)
+
+# %% [markdown]
+# **One question to keep in mind:** three guesses were thrown away, and the target's cache drops three
+# rows. Why does the draft's drop two?
+
+# %% [markdown]
+# ## What you will be able to do
+#
+# 1. Say how many rows each cache holds before and after any round.
+# 2. Roll back a cache of fixed size, and one that grows.
+# 3. Compute the bytes of a row.
+# 4. Tell from the rows which cache is wrong, and what that does to text, speed and memory.
+#
+# Four beliefs that end here:
+#
+# - *"Rolling back copies the cache."* Here it sets one integer.
+# - *"The cache holds the whole text."* Never the newest token.
+# - *"A wrong cache would crash, or write nonsense."* It can write fluent text of another law.
+# - *"A wrong draft cache spoils the output."* It costs acceptance, nothing else.
+
+# %% [markdown]
+# ## Predict
+#
+# A **row** is what a cache keeps of one token: its keys and values, in every layer. The target reads
+# the newest token and all $\gamma$ guesses. The draft reads each guess in order to make the next.
+#
+# Before round 4 of this run both caches hold 15 rows. Four words are drafted and all four pass; then
+# the target adds a bonus token. How many rows does each cache hold after the round?
+
+# %%
+my_target_rows = None
+my_draft_rows = None
+
+# %% [markdown]
+# ## Run
+#
+# The same run, one round at a time. Each round notes the rows of both caches.
+
+# %%
+rounds = list(speculative_rounds(
+    pair.target, pair.drafter, prompt, gamma=4, max_new_tokens=24,
+    stop_tokens=pair.stop_tokens, randomness=Seeded(27),
+))
+print("round  drafted  kept   target rows   draft rows")
+for number, r in enumerate(rounds, start=1):
+    print(f"{number:5}  {r.gamma:7}  {r.accepted:4}   {r.target_length[0]:4} → {r.target_length[1]:<4} "
+          f"  {r.draft_length[0]:4} → {r.draft_length[1]:<4}")
+
+# %%
+exercises.compare_prediction(my_target_rows, rounds[3].target_length[1], "target rows")
+exercises.compare_prediction(my_draft_rows, rounds[3].draft_length[1], "draft rows")
+
+# %% [markdown]
+# The draft made its fourth guess and never read it: there was no fifth to make. When all four pass,
+# that row is missing, and the next round starts by feeding it.
+#
+# Now count the text without its newest token, and compare:
+
+# %%
+needed = len(prompt) - 1
+for r in rounds:
+    needed += len(r.emitted)
+    print(f"needed {needed:2}  target {r.target_length[1] - needed:+d}  "
+          f"draft {r.draft_length[1] - needed:+d}")
+
+# %% [markdown]
+# The target is right after every round. The draft is never above.
+#
+# Are they the right **rows**? Feed the target 12 tokens, then four wrong guesses. Roll back, read the
+# rest, and compare with a pass that has no cache.
+
+# %%
+import torch
+
+text = prompt + [token for r in rounds for token in r.emitted]
+pair.target.rollback(0)
+pair.target.forward(text[:12])
+pair.target.forward(text[:4])  # four guesses that turn out wrong
+pair.target.rollback(12)
+cached = pair.target.forward(text[12:])
+
+# %%
+plain = pair.target.model(input_ids=torch.tensor([text]), use_cache=False).logits[0, 12:].detach()
+difference = (cached - plain).abs().max().item()
+print("within 1e-12:", difference < 1e-12)
+print("and in each round of the ledger:", max(e.target.error for e in ledger.rounds) < 1e-12)
+
+# %% tags=["nbval-ignore-output"]
+print(f"largest |logit - logit without cache|: {max(e.target.error for e in ledger.rounds):.1e}")
+
+# %% [markdown]
+# The wrong guesses' rows are still in memory. Nobody reads them; the next forward writes over them.
+#
+# ## See: the ledger of both caches
+#
+# The arrows of **step** go through draft, verify and roll back.
+#
+# 1. Find a round after which the draft's cache has a dotted cell: *not fed yet*.
+# 2. Set **fault** to *target never rolled back* and step on. Watch the cells with **!** and **↔**.
+# 3. Try *one row too far* up to the last step. How many words of the text change?
+# 4. Try *draft never rolled back*. Do words change? Which mark in the lowest panel moves?
+
+# %%
+stage = kv_ledger(pair, "Once upon a time", gamma=4, seed=27, step=6)
+stage
+
+# %% [markdown]
+# The lowest panel is your test from above, round by round. A wrong row lifts its own model's mark only.
+#
+# Now the trap. *One row too far* changes no word of this run, and its law is wrong. *Draft never rolled
+# back* changes words, and its law is right: other guesses met the same coins. **One sampled text proves
+# nothing.** The rows and the logits do.
+#
+# ## Explain
+#
+# The text has $L$ tokens when the round begins; $n$ of $\gamma$ guesses pass.
+#
+# | step | the model reads | rows then | it keeps | trim |
+# |---|---|---|---|---|
+# | draft | what it lacks, newest, all guesses but the last | L−1+γ | at most L+n | γ−n−1 |
+# | verify | newest, all guesses | L+γ | L+n | γ−n |
+#
+# The round emits $n + 1$ tokens, so
+#
+# **rows of the target = prompt + emitted − 1.**
+#
+# The missing one is the newest token: it is **pending**, and goes first into the next forward. The draft
+# keeps a prefix of the same rows. At $n = \gamma$ its trim would be $-1$: one row to feed later.
+#
+# In code, the lines of the loop that speak of roll-back:
+
+# %%
+import inspect
+from specdec_core.decode import _rounds
+
+print(*[line for line in inspect.getsource(_rounds).splitlines() if "rollback" in line], sep="\n")
+
+# %% [markdown]
+# The first begins a run. The others end every round: both caches are told the same length. The draft
+# may have fewer rows:
+
+# %%
+show_source(ModelDrafter.rollback)
+
+# %% [markdown]
+# ### Two kinds of cache
+#
+# In shapes, a layer keeps keys and values `[1, heads, rows, width]`. A **preallocated** cache makes room
+# for the longest text once, and remembers how many rows are good. Rolling back:
+
+# %%
+from specdec_core.cache import GrowingCache, PreallocatedCache
+
+show_source(PreallocatedCache.truncate)
+
+# %% [markdown]
+# A **growing** cache holds exactly its rows. Appending copies all of them; rolling back slices each
+# layer:
+
+# %%
+show_source(GrowingCache.truncate)
+
+# %% [markdown]
+# Same weights, both caches. Read 5 tokens, then 4, forget 2, read 4: pairs of rows and bytes. Then a
+# run, which must give the same words.
+
+# %%
+for growing in (False, True):
+    model = CausalLM(pair.target.model, max_length=512, growing=growing)
+    held = []
+    for feed in (5, 4, -2, 4):
+        model.forward(prompt[:1] * feed) if feed > 0 else model.rollback(model.length + feed)
+        held.append((model.length, model.cache_bytes))
+    out = speculative_decode(model, pair.drafter, prompt, max_new_tokens=5, randomness=Seeded(27))
+    print("growing     " if growing else "preallocated", held, pair.decode(out.tokens))
+
+# %% [markdown]
+# One buys its memory once; the other pays by the row, and copies. The time of one roll-back and one
+# forward of five tokens, after 400 rows:
+
+# %% tags=["nbval-ignore-output"]
+from specdec_core.lab.measure import cache_bytes, median_seconds
+
+for growing in (False, True):
+    model = CausalLM(pair.target.model, max_length=512, growing=growing)
+    model.forward(prompt[:1] * 400, keep=1)
+    seconds = median_seconds(lambda m=model: (m.rollback(400), m.forward(prompt)), 5)
+    print("growing     " if growing else "preallocated", f"{seconds * 1000:6.1f} ms a round")
+
+# %% [markdown]
+# ### The memory bill
+#
+# One row costs $2 \times \text{layers} \times \text{heads} \times \text{width} \times \text{bytes}$, where 2 is for keys
+# and values, and the heads are theirs.
+
+# %%
+for side, model in (("target", pair.target), ("draft", pair.drafter.model)):
+    row = cache_bytes(model.model.config, 1, model.dtype)
+    print(f"{side:6} {row:6} bytes a row, {512 * row / 1e6:5.2f} MB for 512 rows")
+
+# %% [markdown]
+# The shape of Llama 3 70B: 80 layers, 8 such heads of width 128, 2 bytes a number. A bill needs no
+# weights:
+
+# %%
+from transformers import LlamaConfig
+
+large = LlamaConfig(num_hidden_layers=80, num_attention_heads=64, num_key_value_heads=8,
+                    hidden_size=8192, head_dim=128)
+row = cache_bytes(large, 1, torch.float16)
+print(f"{row:,} bytes a row, {8192 * row / 1e9:.2f} GB for 8,192 rows")
+
+# %% [markdown]
+# There, each guess that is never rolled back costs a third of a megabyte.
+#
+# ## Implement
+#
+# **Exercise 1** · medium · 8 minutes. Return the rows of both caches after a round, target first. A round
+# may draft nothing.
+
+# %%
+def rows_after(target_rows, draft_rows, gamma, accepted):
+    ...
+
+# %%
+exercises.check_rows_after(rows_after)
+
+# %% [markdown]
+# <details><summary>Hint 1</summary>The target keeps the newest token's row and one row for each kept
+# draft.</details>
+# <details><summary>Hint 2</summary>After drafting, the draft holds <code>target_rows + gamma</code>,
+# whatever it lacked. With <code>gamma = 0</code> it reads nothing.</details>
+# <details><summary>Hint 3</summary>It keeps no more than the target keeps.</details>
+#
+# The solution:
+
+# %%
+from specdec_core.lab.exercises import chapter_05
+
+show_source(chapter_05.rows_after)
+
+# %% [markdown]
+# **Exercise 2** · medium · 8 minutes. Append to a preallocated cache. `buffer` is a list of fixed size;
+# its first `length` rows are good, the others stale. Write the rows `new` behind the good ones, in
+# place. Return the new length. Raise `ValueError` where they do not fit.
+
+# %%
+def write_rows(buffer, length, new):
+    ...
+
+# %%
+exercises.check_write_rows(write_rows)
+
+# %% [markdown]
+# <details><summary>Hint 1</summary>The first new row goes to index <code>length</code>.</details>
+# <details><summary>Hint 2</summary>Assign to a slice with one place for each new row.</details>
+# <details><summary>Hint 3</summary>A slice past the end makes a list grow. Compare with
+# <code>len(buffer)</code> first.</details>
+#
+# The solution, for keys and values (whether the rows fit, the model has checked):
+
+# %%
+from specdec_core.cache import PreallocatedLayer
+
+show_source(PreallocatedLayer.update)
+
+# %% [markdown]
+# **Exercise 3** · hard · 10 minutes. Find the fault. For each round you get `(tokens emitted, target rows,
+# draft rows)`, counted after it. Return `"none"`, `"target too long"`, `"target too short"` or
+# `"draft too long"`.
+
+# %%
+def find_fault(prompt_length, rounds):
+    ...
+
+# %%
+exercises.check_find_fault(find_fault)
+
+# %% [markdown]
+# <details><summary>Hint 1</summary>Count the rows the text needs, from
+# <code>prompt_length - 1</code>.</details>
+# <details><summary>Hint 2</summary>The target holds exactly that many, the draft at most.</details>
+# <details><summary>Hint 3</summary>Look at every round: a full accept hides the fault.</details>
+#
+# The museum's own check counts the wrong rounds:
+
+# %%
+from specdec_core.lab.museum.checks import wrong_rows
+
+show_source(wrong_rows)
+
+# %% [markdown]
+# ## Break it
+#
+# The target is rolled back never (M18), one row too far (M18b), or one too little (M18c). Take a toy of
+# two words, 0 and 1, where every word matters: $p$ is $(.8, .2)$ after new words of even sum, $(.3, .7)$
+# after an odd one.
+#
+# **Total variation** is half the sum of all differences of two laws. Predict it for M18, for the first
+# word alone.
+
+# %%
+my_first_word = None
+
+# %%
+print("       first word   two words")
+for id in ("M18", "M18b", "M18c"):
+    toy = museum.MISTAKES[id].example
+    one, two = (museum.distance(toy, id, words) for words in (1, 2))
+    print(f"{id:5}  {one:10.2f}   {two:9.2f}")
+
+# %%
+first_word = museum.distance(museum.MISTAKES["M18"].example, "M18", 1)
+exercises.compare_prediction(my_first_word, round(first_word, 9), "total variation")
+
+# %% [markdown]
+# The first word is right: nothing had to be rolled back yet. **A test of the first token sees none of
+# the three.** And the real pair? At temperature 0 there is one right text:
+
+# %%
+greedy = {"sampling": Sampling(temperature=0), "max_new_tokens": 24}
+for id in (None, "M18", "M18b"):
+    out = museum.decode(id, pair.target, pair.drafter, prompt, **greedy)
+    print(f"{id or 'right':5}  {pair.decode(out.tokens)}")
+
+# %% [markdown]
+# No error, no warning. M18b reads well: another animal in the same forest. The rows tell at once:
+
+# %%
+for id in (None, "M18", "M18b"):
+    out = museum.decode(id, pair.target, pair.drafter, prompt, max_new_tokens=60, randomness=Seeded(5))
+    last = out.trace.rounds[-1]
+    needed = len(prompt) + len(out.tokens) - 1
+    print(f"{id or 'right':5}  needed {needed}, held {last.target_length[1]}, "
+          f"acceptance {out.stats.acceptance_rate:.2f}")
+
+# %% [markdown]
+# With M18 memory grows by every rejected guess, and acceptance falls: the two models read different
+# texts. With M18b acceptance hardly moves.
+#
+# Now the draft's cache: never rolled back (M19), or short by a row (M19b, on a toy whose draft is the
+# target itself). Of four words, how many are accepted drafts, on average?
+
+# %%
+def accepted(result):
+    return result.stats.accepted
+
+for id in ("M19", "M19b"):
+    toy = museum.MISTAKES[id].example
+    print(f"{id:5} law changes by {museum.distance(toy, id):.2f}, accepted drafts "
+          f"{museum.mean(toy, None, accepted):.3f} → {museum.mean(toy, id, accepted):.3f}")
+
+# %% [markdown]
+# The law does not move. The draft guesses worse, but the rule of chapter 03 is exact for any $q$.
+#
+# M19b leaves the row of a full accept open for good. No count of rows shows it: a draft may have fewer.
+# So let **the target draft for itself**: then $p = q$, and every draft must pass.
+
+# %%
+itself = ModelDrafter(CausalLM(pair.target.model, max_length=512))
+out = speculative_decode(pair.target, itself, prompt, max_new_tokens=40, randomness=Seeded(27))
+print("rejected by itself:", out.stats.rejected, "of", out.stats.accepted + out.stats.rejected)
+
+# %%
+out = museum.decode("M19b", pair.target, itself, prompt, max_new_tokens=40, randomness=Seeded(27))
+print("with M19b:         ", out.stats.rejected, "of", out.stats.accepted + out.stats.rejected)
+
+# %% [markdown]
+# In float64 none may be rejected; in float32, one in ten thousand.
+#
+# ## Try it yourself
+#
+# Your prompt, gamma, seed and fault, here or in the ledger above. Which fault can you not see in the
+# text?
+
+# %%
+mine = record_caches(pair, pair.encode("Recipe: soup with"), gamma=6, max_new_tokens=24, seed=4,
+                     fault="M18c")
+last = mine.rounds[-1]
+print(pair.decode([*last.text, *last.round.emitted]))
+print("target rows:", len(last.target.after), "draft rows:", len(last.draft.after))
+
+# %% [markdown]
+# ## What was shown, and what was not
+#
+# - Shown: the rows of both caches in each round of a few runs of one pair; logits equal to uncached ones
+#   within 1e-12 in float64; the exact damage of five faults on toys.
+# - Not shown: several texts at once (chapter 12); recurrent models, which cannot go back and are refused;
+#   how many samples it takes to see a fault (chapter 06). The timing is one machine's.
+
+# %% [markdown]
+# ## Five questions to recall
+#
+# <details><summary>1. Which token is in no cache after a round?</summary>The newest.</details>
+# <details><summary>2. γ = 5, two drafts pass. How many rows are dropped?</summary>The target's 3, the
+# draft's 2.</details>
+# <details><summary>3. When does the draft feed two tokens at once?</summary>In the round after a full
+# accept.</details>
+# <details><summary>4. Rolling back a preallocated cache: what is copied?</summary>Nothing.</details>
+# <details><summary>5. Acceptance fell, the law is right. Which cache do you suspect?</summary>The
+# draft's.</details>
+
+# %% [markdown]
+# ## Words of this chapter, and where to go next
+#
+# | word | meaning |
+# |---|---|
+# | row | keys and values of one token, in all layers |
+# | pending | the newest token: in the text, in no cache |
+# | roll back | forget all rows past a length |
+# | stale row | of a rejected draft; harmful where it is still read |
+# | total variation | half the sum of the differences of two laws |
+#
+# - [Leviathan, Kalman, Matias 2023](https://arxiv.org/abs/2211.17192), the algorithm
+# - [Ainslie et al. 2023](https://arxiv.org/abs/2305.13245), fewer heads for keys and values
+# - [Kwon et al. 2023](https://arxiv.org/abs/2309.06180), caches in pages, as vLLM keeps them
+#
+# **Next:** chapter 06 asks of a whole decoder what you asked of its caches: is it really the target?
+
+# %% [markdown]
+# <details><summary><b>For the instructor</b></summary>
+#
+# - **Minutes:** 3 cold open, 4 predict, 6 run, 8 ledger, 6 two caches, 8 exercises, 8 break it.
+# - **Where a room gets stuck:** "one row short means broken". Step through a full accept.
+# - **Draw:** the text as a strip, and under it two shorter ones.
+# - **Five-minute cut:** the first picture, the table of rows, the three greedy texts.
+# </details>

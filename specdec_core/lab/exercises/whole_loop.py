@@ -1,0 +1,267 @@
+"""A learner's whole speculative loop, judged by its exact law: right, or which mistake it makes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import cache
+
+import torch
+from torch import Tensor
+
+from specdec_core.decode import autoregressive_decode
+from specdec_core.exact import Law, exact_law, marginal, total_variation
+from specdec_core.lab.exercises.verdicts import NOT_ATTEMPTED, call, verdict
+from specdec_core.lab.museum import MISTAKES, Example, always, by_last, by_parity
+from specdec_core.lab.museum.pieces import Relayed
+from specdec_core.randomness import Randomness, Seeded
+from specdec_core.verify import residual_weights
+
+# Far above the rounding of a float32 probability, far below any mistake.
+TOLERANCE = 1e-6
+
+
+def reference_decode(
+    p: Callable[[list[int]], Tensor],
+    q: Callable[[list[int]], Tensor],
+    gamma: int,
+    max_new_tokens: int,
+    stop_tokens: Sequence[int],
+    randomness: Randomness,
+) -> list[int]:
+    """A whole speculative loop on tables; p and q give a row [V] for the new tokens so far."""
+    text: list[int] = []
+    while len(text) < max_new_tokens and not (text and text[-1] in stop_tokens):
+        drafted = []
+        for _ in range(min(gamma, max_new_tokens - len(text) - 1)):
+            drafted.append(int(randomness.categorical(q(text + drafted))))
+        befores = [text + drafted[:i] for i in range(len(drafted))]
+        kept = int(
+            randomness.first_rejection(
+                torch.tensor([p(before)[x] for before, x in zip(befores, drafted, strict=True)]),
+                torch.tensor([q(before)[x] for before, x in zip(befores, drafted, strict=True)]),
+            )
+        )
+        weights = p(text + drafted[:kept])
+        if kept < len(drafted):
+            weights = residual_weights(weights, q(text + drafted[:kept]))
+        for token in [*drafted[:kept], int(randomness.categorical(weights))]:
+            text.append(token)
+            if token in stop_tokens or len(text) == max_new_tokens:
+                break
+    return text
+
+
+Decoder = Callable[..., Sequence[int]]
+
+# Each toy sees what the ones before it cannot. The last token of a run is never a draft in the
+# core, so laws are compared without it.
+TOYS = (
+    Example(tokens=3),
+    Example(by_last((0.6, 0.4), (0.9, 0.1), (0.2, 0.8)), always(0.5, 0.5), gamma=2, tokens=4),
+    Example(
+        by_parity((0.5, 0.3, 0.2), (0.1, 0.3, 0.6)), by_parity((0.2, 0.5, 0.3), (0.3, 0.4, 0.3)),
+        gamma=2, tokens=3,
+    ),
+)  # fmt: skip
+STOPPING = Example(
+    always(0.5, 0.3, 0.2), always(0.4, 0.4, 0.2), gamma=2, tokens=4, stop_tokens=(1, 2)
+)
+# p = q, and every token matters: nothing may be rejected, and two rounds write six tokens.
+COPY = Example(
+    by_last((0.5, 0.5), (0.9, 0.1), (0.1, 0.9)), by_last((0.5, 0.5), (0.9, 0.1), (0.1, 0.9)),
+    gamma=2, tokens=6,
+)  # fmt: skip
+JUDGED_IN_COPY = 4
+SUSPECTS = ("M1", "M7", "M8", "M11", "M3", "M5", "M6", "M9")
+MOST_CALLS = 400
+
+
+class Untouched(Exception):
+    """The function returned None."""
+
+
+class Wrong(Exception):
+    """What is wrong, in words that follow *wrong because*."""
+
+
+class Watched(Relayed):
+    """Randomness that counts what it is asked.
+
+    went_on: whether a draft was judged after a rejection in the same round.
+    """
+
+    def __init__(self, inner: Randomness) -> None:
+        super().__init__(inner)
+        self.calls = self.judged = self.rejected = 0
+        self.went_on = False
+        self._since_rejection: int | None = None
+
+    def categorical(self, probs: Tensor) -> Tensor:
+        self.calls += 1
+        if self._since_rejection is not None:
+            self._since_rejection += 1
+        return super().categorical(probs)
+
+    def first_rejection(self, target_prob: Tensor, draft_prob: Tensor) -> Tensor:
+        self.calls += 1
+        index = super().first_rejection(target_prob, draft_prob)
+        positions = target_prob.shape[-1]
+        # Between a rejection and the next verdict lie the corrected token and at least one draft.
+        if positions and self._since_rejection is not None:
+            self.went_on |= self._since_rejection < 2
+        rejected = int(index) < positions
+        self._since_rejection = 0 if rejected else None
+        self.judged += positions
+        self.rejected += rejected
+        return index
+
+
+def check_my_decode(function: Decoder) -> None:
+    """Exercise 3: the exact law of a learner's loop against the target's, on toys."""
+    try:
+        for toy in (*TOYS, STOPPING):
+            _check_law(function, toy)
+        _check_speed(function, COPY)
+    except Untouched:
+        print(NOT_ATTEMPTED)
+    except Wrong as error:
+        verdict(str(error))
+    else:
+        verdict(None)
+
+
+def _run(function: Decoder, toy: Example, randomness: Watched) -> list[int]:
+    """One run of a learner's loop on a toy."""
+    asked = 0
+
+    def rows(of: Callable) -> Callable[[Sequence[int]], Tensor]:
+        def row(text: Sequence[int]) -> Tensor:
+            nonlocal asked
+            asked += 1
+            if asked + randomness.calls > MOST_CALLS:
+                raise RecursionError("the loop does not end")
+            return torch.tensor(of(tuple(int(x) for x in text)), dtype=torch.float64)
+
+        return row
+
+    arguments = toy.gamma, toy.tokens, list(toy.stop_tokens), randomness
+    answer, problem = call(function, rows(toy.target), rows(toy.draft), *arguments)
+    if problem:
+        raise Wrong(f"{problem} ({_about(toy)})")
+    if answer is None:
+        raise Untouched
+    tokens, problem = call(lambda: [int(token) for token in answer])
+    if problem:
+        raise Wrong(f"it returns {answer!r}; return the list of new tokens")
+    return tokens
+
+
+def _law(function: Decoder, toy: Example) -> Law:
+    """The exact law of a learner's loop."""
+    chosen = 0
+
+    def run(randomness: Randomness) -> list[int]:
+        nonlocal chosen
+        watched = Watched(randomness)
+        tokens = _run(function, toy, watched)
+        chosen += watched.calls
+        if watched.went_on:
+            raise Wrong(f"this is {_named('M9')}: the drafts after it were made for another text")
+        return tokens
+
+    try:
+        law = exact_law(run, max_runs=20_000)
+    except ValueError as error:
+        raise Wrong(f"its runs cannot be counted: {error}") from None
+    if not chosen:
+        raise Wrong("it makes no choice through `randomness`, so its law cannot be enumerated")
+    return law
+
+
+@cache
+def _right_law(toy: Example) -> Law:
+    target, _ = toy.models()
+    return exact_law(
+        lambda randomness: autoregressive_decode(
+            target, toy.prompt, max_new_tokens=toy.tokens, stop_tokens=toy.stop_tokens,
+            randomness=randomness,
+        ).tokens
+    )  # fmt: skip
+
+
+def _about(toy: Example) -> str:
+    stops = f", stop_tokens {list(toy.stop_tokens)}" if toy.stop_tokens else ""
+    return (
+        f"p = {toy.target(())} and q = {toy.draft(())} at the start, gamma {toy.gamma}, "
+        f"max_new_tokens {toy.tokens}{stops}"
+    )
+
+
+def _named(mistake: str) -> str:
+    title = MISTAKES[mistake].title
+    return f"mistake {mistake}: {title[0].lower()}{title[1:]}"
+
+
+def _check_law(function: Decoder, toy: Example) -> None:
+    """Raise `Wrong` unless the law of the tokens is the target's."""
+    law = _law(function, toy)
+    _check_lengths(law, toy)
+    apart = total_variation(law, _right_law(toy))
+    if apart < TOLERANCE:
+        return
+    seen = marginal(law, toy.tokens - 1)
+    for name in SUSPECTS:
+        suspect = marginal(_mistaken_law(name, toy), toy.tokens - 1)
+        if _differ(suspect, marginal(_right_law(toy), toy.tokens - 1)) and not _differ(
+            suspect, seen
+        ):
+            raise Wrong(f"this is {_named(name)} (total variation {apart:.3f}; {_about(toy)})")
+    raise Wrong(f"its law is off: total variation {apart:.3f} ({_about(toy)})")
+
+
+def _differ(law: Law, other: Law) -> bool:
+    return total_variation(law, other) > TOLERANCE
+
+
+@cache
+def _mistaken_law(name: str, toy: Example) -> Law:
+    return toy.law(name)
+
+
+def _check_lengths(law: Law, toy: Example) -> None:
+    """Raise `Wrong` for a text that ends too late, or too early."""
+    for tokens in law:
+        stops = [i for i, token in enumerate(tokens) if token in toy.stop_tokens]
+        where = f"({list(tokens)}; {_about(toy)})"
+        if stops and stops[0] < len(tokens) - 1:
+            raise Wrong(f"this is mistake M17: text goes on after a stop token {where}")
+        if len(tokens) > toy.tokens:
+            raise Wrong(f"this is mistake M17: it writes past max_new_tokens {where}")
+        if not stops and len(tokens) < toy.tokens:
+            lost = " or throws the stop token away" if toy.stop_tokens else ""
+            raise Wrong(f"it ends before max_new_tokens{lost} {where}")
+
+
+def _check_speed(function: Decoder, toy: Example) -> None:
+    """Raise `Wrong` where the law is right and the work is not."""
+    for seed in range(8):
+        watched = Watched(Seeded(seed))
+        _run(function, toy, watched)
+        _explain_work(watched)
+
+
+def _explain_work(watched: Watched) -> None:
+    if not watched.judged:
+        raise Wrong("its law is right, but no draft was judged with randomness.first_rejection")
+    if watched.rejected:
+        raise Wrong(
+            "its law is right, but a draft was rejected where p = q: each draft must be drawn "
+            "after the ones before it, not all from one context (mistake M21)"
+        )
+    if watched.judged > JUDGED_IN_COPY:
+        raise Wrong(
+            "this is mistake M20: no bonus token. The law is right, but a round of 2 kept drafts "
+            "writes 2 tokens instead of 3"
+        )
+    if watched.judged < JUDGED_IN_COPY:
+        raise Wrong("its law is right, but it drafts fewer tokens a round than gamma")

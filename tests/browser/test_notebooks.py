@@ -1,0 +1,69 @@
+"""Every notebook in JupyterLab: as a fresh clone shows it, exported, and run from top to bottom."""
+
+from __future__ import annotations
+
+import re
+
+import nbformat
+import pytest
+
+pytest.importorskip("playwright")
+from nbconvert import HTMLExporter
+from playwright.sync_api import expect
+
+from browser.jupyter_server import ROOT
+
+NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
+# Each picture: its alternative text, and whether the browser could draw it.
+IMAGES = """() => [...document.querySelectorAll('img[src^="data:image/svg+xml"]')]
+  .map((image) => [image.alt, image.complete && image.naturalWidth > 0])"""
+
+
+@pytest.fixture(scope="module", params=NOTEBOOKS, ids=lambda file: file.stem)
+def notebook(request):
+    return request.param
+
+
+def html_of(file) -> str:
+    outputs = [o for c in nbformat.read(file, 4).cells for o in c.get("outputs", [])]
+    return "".join("".join(o.get("data", {}).get("text/html", "")) for o in outputs)
+
+
+def pictures(file) -> list[str]:
+    """The sentences of a notebook's pictures, in order."""
+    from html import unescape
+
+    return [unescape(alt) for alt in re.findall(r'<img alt="([^"]*)"', html_of(file))]
+
+
+def stages(file) -> int:
+    """How many cells of a notebook show a live widget."""
+    return html_of(file).count("Run this cell for the controls.")
+
+
+def test_an_exported_notebook_shows_every_picture(lab, notebook, tmp_path):
+    exported = tmp_path / "exported.html"
+    exported.write_text(HTMLExporter().from_filename(str(notebook))[0])
+    page = lab.page.context.new_page()
+    page.goto(exported.as_uri(), wait_until="domcontentloaded")
+    assert page.evaluate(IMAGES) == [[sentence, True] for sentence in pictures(notebook)]
+    page.close()
+
+
+def test_notebook_without_and_with_a_kernel(lab, notebook):
+    lab.open(notebook.name)
+    page = lab.page
+    images = page.locator('.jp-OutputArea img[src^="data:image/svg+xml"]')
+    expect(images).to_have_count(len(pictures(notebook)))
+    assert page.evaluate(IMAGES) == [[sentence, True] for sentence in pictures(notebook)]
+
+    lab.run_all()
+    widgets = page.locator(".sd-stage")
+    expect(widgets).to_have_count(stages(notebook))
+    for theme in ("Dark", "Light"):
+        lab.theme(theme)
+        for i in range(widgets.count()):
+            widgets.nth(i).scroll_into_view_if_needed()
+            lab.screenshot(f"{notebook.stem[:2]} widget {i} {theme}", widgets.nth(i))
+        if widgets.count():
+            assert lab.axe(".sd-stage") == []

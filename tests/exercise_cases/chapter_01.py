@@ -1,0 +1,117 @@
+"""Answers to the exercises of chapter 01."""
+
+from __future__ import annotations
+
+from specdec_core.lab import exercises, timing
+
+
+def rows(prompt_length, new_tokens, cached):
+    if cached:
+        return prompt_length + new_tokens - 1
+    return sum(prompt_length + written for written in range(new_tokens))
+
+
+def loop(feed, first=True, row=-1, extra=0, whole=False):
+    """A greedy loop with slips: what it feeds after each token, and how it starts and ends."""
+
+    def write(model, prompt, new_tokens):
+        if first:
+            model.rollback(0)
+        tokens, unread = [], list(prompt)
+        for _ in range(new_tokens):
+            tokens.append(int(model.forward(unread)[row].argmax()))
+            unread = feed(prompt, tokens)
+        for _ in range(extra):
+            model.forward(unread)
+        return [*prompt, *tokens] if whole else tokens
+
+    return write
+
+
+def newest(prompt, tokens):
+    return tokens[-1:]
+
+
+def prompt_end_twice(model, prompt, new_tokens):
+    model.rollback(0)
+    model.forward(prompt)
+    tokens, last = [], prompt[-1]
+    for _ in range(new_tokens):
+        last = int(model.forward([last])[-1].argmax())
+        tokens.append(last)
+    return tokens
+
+
+CHECKS = {
+    exercises.check_rows_fed: {
+        "right": rows,
+        "read once and never again": lambda p, n, cached: rows(p, n, False),
+        "same with and without": lambda p, n, cached: rows(p, n, True),
+        "it counts forwards": lambda p, n, cached: n,
+        "reads the last new token too, and nothing follows that one (5 tokens of prompt, 24 new "
+        "ones, with": lambda p, n, cached: p + n,
+        "reads the last new token too, and nothing follows that one (5 tokens of prompt, 24 new "
+        "ones, without": lambda p, n, cached: (
+            rows(p, n, True) if cached else sum(p + i for i in range(n + 1))
+        ),
+        "final length": lambda p, n, cached: rows(p, n, True) if cached else n * (p + n),
+        "leaves the prompt out": lambda p, n, cached: (
+            rows(p, n, True) if cached else n * (n + 1) // 2
+        ),
+        "it gives 7 where 28 is right": lambda p, n, cached: 7,
+        "raised ZeroDivisionError": lambda p, n, cached: p / 0,
+    },
+    exercises.check_greedy_loop: {
+        "right": timing.greedy_with_cache,
+        "earlier run left": loop(newest, first=False),
+        "already holds it": loop(lambda prompt, tokens: [*prompt, *tokens]),
+        "but it reads 39 tokens where 9 are enough": timing.greedy_without_cache,
+        "last forward is not needed": loop(newest, extra=1),
+        "returns the prompt too": loop(newest, whole=True),
+        "comes from the first row": loop(newest, row=0),
+        "last token of the prompt twice": prompt_end_twice,
+        "it returns 7 tokens, not 6": lambda model, prompt, n: timing.greedy_with_cache(
+            model, prompt, n + 1
+        ),
+        "not a list of tokens": lambda model, prompt, n: 3,
+        "raised IndexError": lambda model, prompt, n: prompt[99],
+    },
+    exercises.check_most_tokens: {
+        "right": timing.most_tokens,
+        "first n that costs more": lambda times: min(
+            (n for n in times if times[n] > 2 * times[1]), default=max(times)
+        ),
+        "exactly twice": lambda times: max(n for n in times if times[n] < 2 * times[1]),
+        "it gives a time": lambda times: max(t for t in times.values() if t <= 2 * times[1]),
+        "time per token": lambda times: max(n for n in times if times[n] / n <= 2 * times[1]),
+        "where 32 is right": lambda times: 2.0,
+        "raised KeyError": lambda times: times[0],
+    },
+}
+
+SOLUTIONS = {
+    "rows_fed": """
+def rows_fed(prompt_length, new_tokens, cached):
+    if cached:
+        return prompt_length + new_tokens - 1
+    return sum(prompt_length + written for written in range(new_tokens))
+""",
+    "greedy_loop": """
+def greedy_loop(model, prompt, new_tokens):
+    model.rollback(0)
+    tokens, unread = [], list(prompt)
+    for _ in range(new_tokens):
+        tokens.append(int(model.forward(unread)[-1].argmax()))
+        unread = tokens[-1:]
+    return tokens
+""",
+    "most_tokens": """
+def most_tokens(times):
+    return max(n for n, seconds in times.items() if seconds <= 2 * times[1])
+""",
+}
+
+# Cells whose output must change under a mistake of the museum, and what they need.
+NEEDS = ["pair = load_pair("]
+SPECULATIVE = ["fast = speculative_decode("]
+TEETH = {"M18": SPECULATIVE, "M19": SPECULATIVE, "M20": SPECULATIVE, "M21": SPECULATIVE}

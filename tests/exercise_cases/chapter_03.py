@@ -1,0 +1,171 @@
+"""Answers to the exercises of chapter 03, and the mistakes its cells must notice."""
+
+from __future__ import annotations
+
+import math
+
+from specdec_core.lab import exercises
+
+
+def rest(p, q):
+    return [max(a - b, 0) for a, b in zip(p, q, strict=True)]
+
+
+def scaled(row):
+    return [x / sum(row) for x in row]
+
+
+def softmax(row):
+    return scaled([math.exp(x) for x in row])
+
+
+def residual(p, q):
+    return scaled(rest(p, q)) if sum(rest(p, q)) > 0 else p
+
+
+def right_token(p, q, draw, u):
+    x = draw(q)
+    return x if u * q[x] < p[x] else draw(residual(p, q))
+
+
+def then(after):
+    """The right verdict, and another token after a rejection."""
+
+    def one_token(p, q, draw, u):
+        x = draw(q)
+        return x if u * q[x] < p[x] else after(p, q, draw)
+
+    return one_token
+
+
+def keeping(keep):
+    """Another verdict, and the right residual."""
+
+    def one_token(p, q, draw, u):
+        x = draw(q)
+        return x if keep(p[x], q[x], u) else draw(residual(p, q))
+
+    return one_token
+
+
+def argmax_draft(p, q, draw, u):
+    x = q.index(max(q))
+    return x if u * q[x] < p[x] else draw(residual(p, q))
+
+
+def greedy_test(p, q, draw, u):
+    x = draw(q)
+    return x if x == p.index(max(p)) else draw(residual(p, q))
+
+
+def until_kept(p, q, draw, u):
+    x = draw(q)
+    while not u * q[x] < p[x]:
+        x = draw(q)
+    return x
+
+
+def forgets_to_return(p, q, draw, u):
+    x = draw(q)
+    if u * q[x] < p[x]:
+        return x
+
+
+CHECKS = {
+    exercises.check_residual: {
+        "right": residual,
+        "this is p itself, mistake M1": lambda p, q: p,
+        "a softmax, mistake M3": lambda p, q: softmax(rest(p, q)),
+        "not divided by its sum, mistake M4": rest,
+        "it takes q - p": lambda p, q: residual(q, p),
+        "it takes |p - q|": lambda p, q: scaled([abs(a - b) for a, b in zip(p, q, strict=True)]),
+        "negative differences": lambda p, q: [a - b for a, b in zip(p, q, strict=True)],
+        "the part that is kept; it gives (0.6, 0.2)": lambda p, q: list(map(min, p, q)),
+        "the part that is kept, scaled": lambda p, q: scaled(list(map(min, p, q))),
+        "where p = q nothing is left, and p is to be returned: it raised ZeroDivisionError": (
+            lambda p, q: scaled(rest(p, q))
+        ),
+        "where p = q nothing is left, and p is to be returned: it gives (0, 0)": (
+            lambda p, q: rest(p, q) if p == q else scaled(rest(p, q))
+        ),
+        "not a list of numbers": lambda p, q: 0.5,
+        "1 numbers for 2 tokens": lambda p, q: [1.0],
+        "it gives (0.5, 0.5) where (0, 1) is right": lambda p, q: [1 / len(p)] * len(p),
+    },
+    exercises.check_one_token: {
+        "right": right_token,
+        "it draws from p again, mistake M1: it writes by (0.72, 0.28)": then(
+            lambda p, q, draw: draw(p)
+        ),
+        "not a draw from q, mistake M2: it writes by (0.75, 0.25)": argmax_draft,
+        "a softmax, mistake M3: it writes by (0.69, 0.31)": then(
+            lambda p, q, draw: draw(softmax(rest(p, q)))
+        ),
+        "not divided by its sum, mistake M4: it writes by (0.29, 0.3, 0.41)": then(
+            lambda p, q, draw: draw(rest(p, q))
+        ),
+        "most likely token of p, mistake M5": greedy_test,
+        "the ratio is upside down": keeping(lambda p, q, u: u * p < q),
+        "it forgets to divide by q": keeping(lambda p, q, u: u < p),
+        "every draft is kept": lambda p, q, draw, u: draw(q),
+        "no coin is tossed": keeping(lambda p, q, u: p >= q),
+        "it draws from q again": then(lambda p, q, draw: draw(q)),
+        "returns the most likely token of p": then(lambda p, q, draw: p.index(max(p))),
+        "the largest of p - q instead of drawing": then(
+            lambda p, q, draw: rest(p, q).index(max(rest(p, q)))
+        ),
+        "or comes back by q - p": then(lambda p, q, draw: draw(residual(q, p))),
+        "keep and reject are exchanged": keeping(lambda p, q, u: u * q > p),
+        "it draws a third time": until_kept,
+        "on some path it returns None": forgets_to_return,
+        "the first draw is not from q": lambda p, q, draw, u: draw(p),
+        "is the residual written?": then(lambda p, q, draw: draw(None)),
+        "use it in a comparison": keeping(lambda p, q, u: float(u) < p / q),
+        "and the tokens are 0, 1, ...": lambda p, q, draw, u: draw(q) + 1,
+    },
+    exercises.check_expected_acceptance: {
+        "right": lambda p, q: sum(map(min, p, q)),
+        "this is TV(p, q)": lambda p, q: 1 - sum(map(min, p, q)),
+        "the half in TV is missing": lambda p, q: 2 * sum(map(min, p, q)) - 1,
+        "without the min": lambda p, q: sum(b * (a / b) for a, b in zip(p, q, strict=True)),
+        "each draft counts the same": lambda p, q: (
+            sum(min(1, a / b) for a, b in zip(p, q, strict=True)) / len(p)
+        ),
+        "weigh each by q": lambda p, q: sum(min(1, a / b) for a, b in zip(p, q, strict=True)),
+        "by p: drafts come from q": lambda p, q: sum(
+            a * min(1, a / b) for a, b in zip(p, q, strict=True)
+        ),
+        "the chance that two draws agree": lambda p, q: sum(
+            a * b for a, b in zip(p, q, strict=True)
+        ),
+        "the larger of p and q": lambda p, q: sum(map(max, p, q)),
+        "not a number": lambda p, q: list(map(min, p, q)),
+        "it gives 0.5 where 0.7 is right": lambda p, q: 0.5,
+    },
+}
+
+# What a reader writes over the stub of that name.
+SOLUTIONS = {
+    "residual": """
+def residual(p, q):
+    rest = [max(a - b, 0) for a, b in zip(p, q)]
+    total = sum(rest)
+    return [x / total for x in rest] if total > 0 else p
+""",
+    "one_token": """
+def one_token(p, q, draw, u):
+    x = draw(q)
+    if u * q[x] < p[x]:
+        return x
+    return draw(residual(p, q))
+""",
+    "expected_acceptance": """
+def expected_acceptance(p, q):
+    return sum(min(a, b) for a, b in zip(p, q))
+""",
+}
+
+# Cells whose output must change when the mistake is installed before the first cell.
+_TOY = ["print(first_token_law(speculative_decode"]
+TEETH = {"M1": _TOY, "M3": _TOY, "M4": _TOY, "M5": _TOY}
+NEEDS = ["def first_token_law"]

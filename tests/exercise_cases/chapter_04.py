@@ -1,0 +1,221 @@
+"""Answers to the exercises of chapter 04."""
+
+from __future__ import annotations
+
+import itertools
+from functools import partial
+
+import torch
+
+from specdec_core.lab import exercises
+from specdec_core.lab.exercises.whole_loop import reference_decode
+
+
+def kept(p, q, drafted, coins):
+    for i, (x, u) in enumerate(zip(drafted, coins, strict=True)):
+        if not u * q[i][x] < p[i][x]:
+            return i
+    return len(drafted)
+
+
+def passes(test):
+    """Drafts before the first that fails `test(p_row, q_row, x, u)`."""
+
+    def count(p, q, drafted, coins):
+        rows = zip(p, q, drafted, coins, strict=False)
+        return sum(1 for _ in itertools.takewhile(lambda row: test(*row), rows))
+
+    return count
+
+
+def cut(block, stop_tokens, room):
+    for i, token in enumerate(block[:room]):
+        if token in stop_tokens:
+            return block[: i + 1]
+    return block[:room]
+
+
+def loop(p, q, gamma, max_new_tokens, stop_tokens, randomness, slip=None):
+    """A learner's loop with one slip in it."""
+
+    def one(x, before, after):
+        row = p(after) if slip == "row" else p(before)
+        return torch.stack([row[x]]), torch.stack([q(before)[x]])
+
+    text = []
+    while len(text) < max_new_tokens and not set(text[-1:]) & set(stop_tokens):
+        drafted, room = [], max_new_tokens - len(text) - 1
+        for _ in range(
+            {"plain": 0, "short": 1}.get(slip, gamma if slip == "long" else min(gamma, room))
+        ):
+            drafted.append(
+                int(randomness.categorical(q(text if slip == "chain" else text + drafted)))
+            )
+        block, rejected = [], False
+        for i, x in enumerate(drafted):
+            before = text + drafted[:i]
+            row_q = q(text if slip == "chain" else before)
+            if slip == "argmax":
+                passed = int(p(before).argmax()) == x
+            elif slip == "chain":
+                pair = torch.stack([p(before)[x]]), torch.stack([row_q[x]])
+                passed = int(randomness.first_rejection(*pair)) == 1
+            else:
+                pair = one(x, before, [*text, *drafted[: i + 1]])
+                passed = int(randomness.first_rejection(*pair)) == 1
+            if passed:
+                block.append(x)
+                continue
+            weights = (
+                p(before) if slip in ("target", "argmax") else (p(before) - row_q).clamp(min=0)
+            )
+            block.append(int(randomness.categorical(weights)))
+            rejected = slip != "go on"
+            if rejected:
+                break
+        if not rejected and not (slip == "no bonus" and drafted):
+            row = p(text + block)
+            if slip == "argmax bonus" and drafted:
+                block.append(int(row.argmax()))
+            elif slip == "draft bonus" and drafted:
+                block.append(int(randomness.categorical(q(text + block))))
+            else:
+                block.append(int(randomness.categorical(row)))
+        if slip == "long":
+            text += block
+        elif slip == "inside":
+            text += block[: max_new_tokens - len(text)]
+        elif slip == "thrown":
+            text += cut(block, stop_tokens, max_new_tokens - len(text))
+            if text[-1] in stop_tokens:
+                return text[:-1]
+        elif slip == "one id":
+            text += cut(block, stop_tokens[:1], max_new_tokens - len(text))
+        elif slip != "endless":
+            text += cut(block, stop_tokens, max_new_tokens - len(text))
+    return text
+
+
+def slipped(name):
+    return partial(loop, slip=name)
+
+
+CHECKS = {
+    exercises.check_count_kept: {
+        "right": kept,
+        "(mistake M9)": lambda p, q, drafted, coins: sum(
+            u * q[i][x] < p[i][x] for i, (x, u) in enumerate(zip(drafted, coins, strict=True))
+        ),
+        "(mistake M6)": lambda p, q, drafted, coins: kept(p, q, drafted, coins[:1] * len(coins)),
+        "with p alone": passes(lambda p, q, x, u: u < p[x]),
+        "(mistake M5)": passes(lambda p, q, x, u: p[x] == max(p)),
+        "never looks at the coins": passes(lambda p, q, x, u: q[x] <= p[x]),
+        "(mistake M11)": lambda p, q, drafted, coins: kept(p[1:], q, drafted, coins),
+        "counts the rejected draft": lambda *a: min(kept(*a) + 1, len(a[2])),
+        "last kept draft": lambda *a: kept(*a) - 1,
+        "with p = 0 even u = 0": passes(lambda p, q, x, u: u * q[x] <= p[x]),
+        "it gives 0 where": lambda *a: 0,
+        "it raised IndexError": lambda p, q, drafted, coins: drafted[9],
+        "it returns 'two'": lambda *a: "two",
+    },
+    exercises.check_cut_block: {
+        "right": cut,
+        "inside the block goes unnoticed": lambda block, stops, room: block[:room],
+        "there may be several": lambda block, stops, room: cut(block, stops[:1], room),
+        "past max_new_tokens": lambda block, stops, room: cut(block, stops, 99),
+        "throws the stop token away": lambda block, stops, room: [
+            x for x in cut(block, stops, room) if x not in stops
+        ],
+        "longer than the room": lambda block, stops, room: (
+            [] if len(cut(block, stops, 99)) > room else cut(block, stops, 99)
+        ),
+        "one place empty": lambda block, stops, room: cut(block, stops, 99)[: room - 1],
+        "ends at the first": lambda block, stops, room: (
+            block[: len(block) - next((i for i, x in enumerate(block[::-1]) if x in stops), 0)][
+                :room
+            ]
+        ),
+        "where [5, 6, 7] is right": lambda block, stops, room: block[:1],
+        "it returns 3": lambda block, stops, room: len(block),
+    },
+    exercises.check_my_decode: {
+        "right": reference_decode,
+        "this is mistake M1: after a rejection, draw from p": slipped("target"),
+        "this is mistake M7: bonus token is the most likely one": slipped("argmax bonus"),
+        "this is mistake M8: bonus token drawn from the draft": slipped("draft bonus"),
+        "this is mistake M9: go on after a rejection": slipped("go on"),
+        "this is mistake M11: row off by one": slipped("row"),
+        "this is mistake M17: it writes past max_new_tokens": slipped("long"),
+        "this is mistake M17: text goes on after a stop token": slipped("inside"),
+        "goes on after a stop token ([0, 0, 2, 0]": slipped("one id"),
+        "throws the stop token away": slipped("thrown"),
+        "this is mistake M20: no bonus token": slipped("no bonus"),
+        "(mistake M21)": slipped("chain"),
+        "the loop does not end": slipped("endless"),
+        "no draft was judged": slipped("plain"),
+        "fewer tokens a round than gamma": slipped("short"),
+        "its law is off: total variation": slipped("argmax"),
+        "it makes no choice through": lambda p, q, gamma, most, stops, randomness: [0] * most,
+        "it ends before max_new_tokens": lambda p, q, gamma, most, stops, randomness: [
+            int(randomness.categorical(p([])))
+        ],
+        "it returns 7": lambda p, q, gamma, most, stops, randomness: (
+            (randomness.categorical(p([])) and 7) or 7
+        ),
+        "it raised AttributeError": lambda p, q, gamma, most, stops, randomness: (
+            randomness.first_rejection([0.6], [0.8])
+        ),
+    },
+}  # fmt: skip
+
+# What a reader writes over the stub of that name.
+SOLUTIONS = {
+    "count_kept": """
+def count_kept(p, q, drafted, coins):
+    for i, x in enumerate(drafted):
+        if not coins[i] * q[i][x] < p[i][x]:
+            return i
+    return len(drafted)
+""",
+    "cut_block": """
+def cut_block(block, stop_tokens, room):
+    for i, token in enumerate(block):
+        if token in stop_tokens or i + 1 == room:
+            return block[: i + 1]
+    return block
+""",
+    "my_decode": """
+def my_decode(p, q, gamma, max_new_tokens, stop_tokens, randomness):
+    text = []
+    while True:
+        drafted = []
+        for _ in range(min(gamma, max_new_tokens - len(text) - 1)):
+            drafted.append(int(randomness.categorical(q(text + drafted))))
+        rows = [text + drafted[:i] for i in range(len(drafted) + 1)]
+        kept = int(randomness.first_rejection(
+            torch.tensor([float(p(row)[x]) for row, x in zip(rows, drafted)]),
+            torch.tensor([float(q(row)[x]) for row, x in zip(rows, drafted)]),
+        ))
+        weights = p(rows[kept])
+        if kept < len(drafted):
+            weights = (weights - q(rows[kept])).clamp(min=0)
+        block = [*drafted[:kept], int(randomness.categorical(weights))]
+        text += cut_block(block, stop_tokens, max_new_tokens - len(text))
+        if text[-1] in stop_tokens or len(text) == max_new_tokens:
+            return text
+""",
+}
+
+# With one of the museum's mistakes in the core's place, these cells print something else.
+NEEDS = [
+    "pair = load_pair",
+    "runs = [",
+    "stories = [run.trace",
+]
+TEETH = {
+    "M6": ['print("texts:", len(whole)'],
+    "M7": ['print("texts:", len(whole)'],
+    "M8": ['print("texts:", len(whole)'],
+    "M9": ['print("texts:", len(whole)'],
+    "M17": ['print("drafted", last.gamma'],
+}

@@ -1,0 +1,162 @@
+"""Answers to the exercises of chapter 05."""
+
+from __future__ import annotations
+
+from specdec_core.lab import exercises
+
+
+def rows(target, draft, gamma, accepted):
+    kept = target + accepted + 1
+    return kept, min(target + gamma if gamma else draft, kept)
+
+
+def write(buffer, length, new):
+    end = length + len(new)
+    if end > len(buffer):
+        raise ValueError("no room")
+    buffer[length:end] = new
+    return end
+
+
+def slip(change):
+    """`write`, with `change(buffer, length, new)` in its place wherever the rows fit."""
+
+    def wrong(buffer, length, new):
+        if length + len(new) > len(buffer):
+            raise ValueError("no room")
+        return change(buffer, length, new)
+
+    return wrong
+
+
+def append(buffer, length, new):
+    buffer += new
+    return length + len(new)
+
+
+def one_further(buffer, length, new):
+    buffer[length + 1 : length + 1 + len(new)] = new
+    del buffer[8:]
+    return length + len(new)
+
+
+def one_before(buffer, length, new):
+    at = max(length - 1, 0)
+    buffer[at : at + len(new)] = new
+    return length + len(new)
+
+
+def late_look(buffer, length, new):
+    for i, row in enumerate(new):
+        if length + i >= len(buffer):
+            raise ValueError("no room")
+        buffer[length + i] = row
+    return length + len(new)
+
+
+def copied(buffer, length, new):
+    return write(list(buffer), length, new)
+
+
+def unchecked(buffer, length, new):
+    buffer[length : length + len(new)] = new
+    return length + len(new)
+
+
+def silent(buffer, length, new):
+    return write(buffer, length, new[: len(buffer) - length]) and length + len(new)
+
+
+def fault(prompt_length, rounds, newest=1, cumulative=True, stop=None, short=0):
+    """The right answer, or one with a slip."""
+    needed = prompt_length - newest
+    for emitted, target, draft in rounds[:stop]:
+        needed = needed + emitted if cumulative else prompt_length - newest + emitted
+        if target != needed:
+            return "target too long" if target > needed else "target too short"
+        if draft > needed or (short and draft < needed):
+            return "draft too long"
+    return "none"
+
+
+CHECKS = {
+    exercises.check_rows_after: {
+        "right": rows,
+        "nothing was rolled back (target_rows=18": lambda t, d, g, n: (t + g + 1, t + g),
+        "also read the newest token": lambda t, d, g, n: (t + n, min(t + g, t + n)),
+        "in no cache yet": lambda t, d, g, n: (t + n + 2, t + n + 1),
+        "the two are swapped": lambda t, d, g, n: rows(t, d, g, n)[::-1],
+        "draft's rejected rows": lambda t, d, g, n: (t + n + 1, t + g),
+        "one row short": lambda t, d, g, n: (t + n + 1, t + n + 1),
+        "catches up": lambda t, d, g, n: (t + n + 1, min(d + g, d + n + 1)),
+        "nothing was drafted": lambda t, d, g, n: (t + n + 1, min(t + g, t + n + 1)),
+        "rows that are cut off": lambda t, d, g, n: (g - n, max(g - n - 1, 0)),
+        "cuts too much": lambda t, d, g, n: (t + n + 1, t + n),
+        "not two numbers": lambda t, d, g, n: t + n + 1,
+        "raised TypeError": lambda t, d, g: (t, d),
+    },
+    exercises.check_write_rows: {
+        "right": write,
+        "write by index, nothing is appended": slip(append),
+        "a stale row is left": slip(one_further),
+        "a good row was overwritten": slip(one_before),
+        "looks whether the rows fit": late_look,
+        "not into a copy": copied,
+        "makes a list grow": unchecked,
+        "do not fit: raise ValueError": silent,
+        "returns the capacity": slip(lambda b, n, new: write(b, n, new) and len(b)),
+        "the length is now 7": slip(lambda b, n, new: write(b, n, new) and len(new)),
+        "raised NameError": lambda b, n, new: undefined,  # noqa: F821
+    },
+    exercises.check_find_fault: {
+        "right": fault,
+        "the newest token is in no cache": lambda p, r: fault(p, r, newest=0),
+        "never more": lambda p, r: fault(p, r, short=1),
+        "all tokens emitted so far": lambda p, r: fault(p, r, cumulative=False),
+        "after round 2": lambda p, r: fault(p, r, stop=1),
+        "this is 'draft too long'": lambda p, r: (
+            "none" if (f := fault(p, r)).startswith("draft") else f
+        ),
+        "none of none, target too long": lambda p, r: True,
+        "raised ZeroDivisionError": lambda p, r: 1 / 0,
+    },
+}  # fmt: skip
+
+# What a reader writes over the stub of that name.
+SOLUTIONS = {
+    "rows_after": """
+def rows_after(target_rows, draft_rows, gamma, accepted):
+    target = target_rows + accepted + 1
+    drafted = target_rows + gamma if gamma else draft_rows
+    return target, min(drafted, target)
+""",
+    "write_rows": """
+def write_rows(buffer, length, new):
+    end = length + len(new)
+    if end > len(buffer):
+        raise ValueError("no room")
+    buffer[length:end] = new
+    return end
+""",
+    "find_fault": """
+def find_fault(prompt_length, rounds):
+    needed = prompt_length - 1
+    for emitted, target_rows, draft_rows in rounds:
+        needed += emitted
+        if target_rows != needed:
+            return "target too long" if target_rows > needed else "target too short"
+        if draft_rows > needed:
+            return "draft too long"
+    return "none"
+""",
+}
+# Cells that must print something else with the mistake, and what they need to run.
+ROWS = ["rounds = list(speculative_rounds", "needed = len(prompt) - 1\nfor r in rounds"]
+TEETH = {
+    "M18": ROWS,
+    "M18b": ROWS,
+    "M18c": ROWS,
+    "M19": ROWS,
+    "M19b": ["rejected by itself", "rounds = list(speculative_rounds"],
+}
+NEEDS = ["ledger = record_caches(pair, prompt", "rounds = list(speculative_rounds"]

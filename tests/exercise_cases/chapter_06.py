@@ -1,0 +1,114 @@
+"""Answers to the exercises of chapter 06."""
+
+from __future__ import annotations
+
+from specdec_core import largest_difference, marginal, total_variation
+from specdec_core.lab import exercises
+
+
+def plan_samples(power, wanted):
+    high = 1
+    while power(high) < wanted:
+        high *= 2
+    low = high // 2
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if power(middle) >= wanted else (middle, high)
+    return high
+
+
+def count_up(power, wanted):
+    n = 1
+    while power(n) < wanted:
+        n += 1
+    return n
+
+
+def double_only(power, wanted):
+    n = 1
+    while power(n) < wanted:
+        n *= 2
+    return n
+
+
+def above(power, wanted):
+    n = 1
+    while power(n) <= wanted:
+        n += 1
+    return n
+
+
+CHECKS = {
+    exercises.check_distance: {
+        "right": total_variation,
+        "it lacks the half": lambda a, b: 2 * total_variation(a, b),
+        "its differences cancel": lambda a, b: sum(a.get(t, 0) - b.get(t, 0) for t in a | b),
+        "the first law only": lambda a, b: 0.5 * sum(abs(a[t] - b.get(t, 0)) for t in a),
+        "the largest single difference": largest_difference,
+        "use .get(tokens, 0)": lambda a, b: 0.5 * sum(abs(a[t] - b[t]) for t in a | b),
+        "not a number": lambda a, b: {t: a.get(t, 0) - b.get(t, 0) for t in a | b},
+        "where 0.2 is right": lambda a, b: 0.7,
+    },
+    exercises.check_right_law: {
+        "right": lambda law, target: total_variation(law, target) < 1e-9,
+        "lets M7 through": lambda law, target: (
+            total_variation(marginal(law, 1), marginal(target, 1)) < 1e-9
+        ),
+        "lets M14 through": lambda law, target: total_variation(law, target) < 0.01,
+        "which is rounding": lambda law, target: law == target,
+        "lets M1 through": lambda law, target: True,
+        "it fails a right decoder": lambda law, target: False,
+        "not True or False": total_variation,
+        "use .get(tokens, 0)": lambda law, target: all(
+            abs(law[t] - target[t]) < 1e-9 for t in law | target
+        ),
+    },
+    exercises.check_plan: {
+        "right": plan_samples,
+        "double until it is enough": count_up,
+        "not the smallest": double_only,
+        "at least, not above": above,
+        "below 0.99": lambda power, wanted: plan_samples(power, wanted) - 1,
+        "not a whole number": lambda power, wanted: power,
+        "which is enough, but": lambda power, wanted: plan_samples(power, wanted) + 10,
+    },
+}
+
+# What a reader writes over the stub of that name.
+SOLUTIONS = {
+    "distance": """
+def distance(law, other):
+    outcomes = law.keys() | other.keys()
+    return 0.5 * sum(abs(law.get(t, 0) - other.get(t, 0)) for t in outcomes)
+""",
+    "same_law": """
+def same_law(law, target_law):
+    return total_variation(law, target_law) < 1e-9
+""",
+    "plan_samples": """
+def plan_samples(power, wanted):
+    high = 1
+    while power(high) < wanted:
+        high *= 2
+    low = high // 2
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if power(middle) >= wanted else (middle, high)
+    return high
+""",
+}
+
+# Cells that must print something else when a mistake of the museum stands in for the core, and
+# the cells they need beyond the first.
+TEETH = {
+    "M1": ["law = exact_law(three_tokens)", "largest_difference(law, product)"],
+    "M7": ["law = exact_law(three_tokens)", "largest_difference(law, product)"],
+    "M14": ["largest_difference(law, product)"],
+    "M19": ['print(f"drafts accepted a run'],
+}
+NEEDS = [
+    "toy_target = TableModel",
+    "law = exact_law(three_tokens)",
+    'memory = museum.MISTAKES["M19"].example',
+    "def law_of(run)",
+]

@@ -1,0 +1,254 @@
+"""The coin tape: what it shows is what the core decided, for the coins that are set."""
+
+from __future__ import annotations
+
+import re
+import xml.etree.ElementTree as ET
+from html import unescape
+from urllib.parse import parse_qsl
+
+import pytest
+import torch
+
+from specdec_core import (
+    Draft,
+    Scripted,
+    Seeded,
+    TableDrafter,
+    TableModel,
+    autoregressive_decode,
+    speculative_decode,
+    verify,
+)
+from specdec_core.widgets import coin_tape, coin_tape_by_hand
+from specdec_core.widgets.coin_picture import (
+    HEIGHT,
+    MOST_DRAFTS,
+    VERDICTS,
+    WIDTH,
+    draw_coin_tape,
+)
+from specdec_core.widgets.coin_tape import NOT_DRAWN, Rows, view_by_hand
+from specdec_core.widgets.ribbon import ORIGINS
+
+SVG = "{http://www.w3.org/2000/svg}"
+HOSTILE = ['<b>&"</script>', " fox", "\n", "'>", "\t", " lantern"]
+P, Q = [0.3, 0.2, 0.1, 0.1, 0.1, 0.2], [0.1, 0.3, 0.2, 0.1, 0.2, 0.1]
+
+
+def models():
+    return TableModel(lambda prefix: P, 6), TableDrafter(lambda prefix: Q, 6)
+
+
+def run(gamma: int = 4, stop_tokens=(), seed: int = 5, tokens: int = 40):
+    return speculative_decode(
+        *models(), [0], gamma=gamma, max_new_tokens=tokens, stop_tokens=stop_tokens,
+        randomness=Seeded(seed),
+    ).trace  # fmt: skip
+
+
+def decode(ids) -> str:
+    return "".join(HOSTILE[i] for i in ids)
+
+
+def cells(picture) -> list[list[str]]:
+    """The rows of the picture's table, without its header."""
+    rows = re.findall(r"<tr>(.*?)</tr>", picture.table)[1:]
+    return [[unescape(c) for c in re.findall(r"<td>(.*?)</td>", row)] for row in rows]
+
+
+def words(picture) -> list[str]:
+    return [node.text for node in ET.fromstring(picture.svg).iter(f"{SVG}text")]
+
+
+def at(stage, **changes):
+    """The stage after the reader changed some of its state."""
+    stage.state = {**stage.state, **changes}
+    assert not stage.problem
+    return stage
+
+
+@pytest.fixture(params=["with models", "without"])
+def tape(request):
+    trace = run()
+    return trace, coin_tape(trace, decode, *(models() if request.param == "with models" else ()))
+
+
+def test_every_round_is_shown_as_it_ran(tape):
+    trace, stage = tape
+    for number, round in enumerate(trace.rounds, start=1):
+        at(stage, round=number)
+        *drafts, last = cells(stage)
+        assert [row[6] for row in drafts] == [VERDICTS[v][1] for v in round.verdicts]
+        assert last[6] == round.origins[-1]
+        assert "as it ran" in words(stage)[0]
+        shown = words(stage)
+        assert sum(shown.count(word) for _, word, _ in VERDICTS.values()) == round.gamma
+        marks = [ORIGINS[origin][0] for origin in round.origins]
+        assert [t[0] for t in shown if t[1:2] == " " and t[0] in "✓↻+·"] == marks
+        # The three digits shown decide as the coin that fell.
+        assert [float(row[5]) for row in drafts] == pytest.approx(round.u, abs=1e-3)
+
+
+@pytest.mark.parametrize("coins", [(0, 0, 0, 0), (0.7, 0.6, 0.2, 0.9), (0.999,) * 4])
+def test_moved_coins_are_judged_by_the_core(coins):
+    trace = run()
+    stage = at(
+        coin_tape(trace, decode, *models()), **{f"u{i}": u for i, u in enumerate(coins, 1)}, v=0
+    )
+    drafted = trace.rounds[0].drafted
+    p, q = torch.tensor([P] * 5, dtype=torch.float64), torch.tensor([Q] * 4, dtype=torch.float64)
+    verdict = verify(p, Draft(torch.tensor(drafted), q), Scripted([0], coins))
+    shown = [row[6] for row in cells(stage)]
+    kept = int(verdict.accepted)
+    assert shown.count("kept") == kept
+    assert shown.count("replaced") == (kept < 4)
+    assert shown[-1] == ("bonus" if kept == 4 else "corrected")
+
+
+def test_without_models_the_last_token_of_another_verdict_stays_open():
+    trace = run()
+    first = trace.rounds[0]
+    coins = {f"u{i}": 0 for i in range(1, 5)}
+    stage = at(coin_tape(trace, decode), **coins)
+    assert first.accepted < 4 and cells(stage)[-1][1] == "?"
+    assert "with other coins" in words(stage)[0]
+    at(stage, u1=0.5)
+    assert NOT_DRAWN not in first.emitted
+
+
+def test_choosing_another_round_puts_its_coins_back(tape):
+    trace, stage = tape
+    recorded = dict(at(stage, round=2).state)
+    at(stage, u1=0.123)
+    at(stage, round=1)
+    assert at(stage, round=2).state == recorded
+    assert [recorded[f"u{i}"] for i in range(1, 5)] == pytest.approx(trace.rounds[1].u, abs=1e-3)
+
+
+def test_clicking_a_bar_does_what_it_says():
+    stage = coin_tape_by_hand(".5 .3 .2", ".2 .5 .3", "B C A", u=(0.1, 0.1, 0.1))
+    parts = re.findall(r'data-set="([^"]*)" aria-label="([^"]*)"', stage.svg)
+    assert len(parts) == 5  # A has p above q: no coin can reject it
+    for state, label in parts:
+        ((name, value),) = parse_qsl(unescape(state))
+        fresh = coin_tape_by_hand(".5 .3 .2", ".2 .5 .3", "B C A", u=(0.1, 0.1, 0.1))
+        fate = cells(at(fresh, **{name: float(value)}))[int(name[1:]) - 1][6]
+        assert fate == ("kept" if label.endswith("keep it") else "replaced")
+
+
+def test_each_coin_can_be_dragged_over_its_own_bar():
+    stage = coin_tape_by_hand(drafted="A B")
+    assert re.findall(r'data-drag="(\w+)"', stage.svg) == ["u1", "u2"]
+    assert set(re.findall(r'data-value="([^"]*)"', stage.svg)) == {"0,0.999"}
+    assert "local.reduce" in stage._esm
+
+
+def test_the_sentence_says_why_and_who_the_favourite_was():
+    stage = coin_tape_by_hand(".6 .4", ".4 .6", "B B A", u=(0.5, 0.9, 0.1), v=0.2)
+    assert stage.sentence == (
+        "One round on your numbers: 1 of 3 drafts kept; draft 2 'B' is replaced, since its coin "
+        "0.900 is not below p/q = 0.667; 1 never judged; the corrected token 'A' is drawn from "
+        "max(p − q, 0) in place of draft 2; draft 1 is kept though the target's favourite is 'A'."
+    )
+
+
+def test_drafts_past_a_stop_token_are_not_in_the_text():
+    for seed in range(50):
+        trace = run(stop_tokens=(5,), seed=seed)
+        if "unused" in trace.rounds[-1].verdicts:
+            break
+    number = len(trace.rounds)
+    stage = coin_tape(trace, decode, *models(), round=number)
+    assert "past the end" in words(stage) and "■ end: stop token" in words(stage)
+    assert cells(stage)[-1][6] == "not written" and "ends here (stop)" in stage.sentence
+
+
+def test_the_last_round_knows_how_much_room_is_left(tape):
+    trace, stage = tape
+    number = len(trace.rounds)
+    assert trace.rounds[-1].finish_reason == "length"
+    assert "■ end: length" in words(at(stage, round=number))
+    rejected = {f"u{i}": 0.999 for i in range(1, 5)}
+    if trace.rounds[-1].gamma and "replaced" in words(at(stage, **rejected)):
+        assert "■ end: length" not in words(stage) or len(trace.rounds[-1].emitted) == 1
+
+
+def test_a_round_without_drafts_has_a_plain_token():
+    trace = autoregressive_decode(
+        models()[0], [0], max_new_tokens=3, randomness=Seeded(0)
+    ).trace  # fmt: skip
+    assert cells(coin_tape(trace, decode, *models()))[-1][6] == "plain"
+
+
+@pytest.mark.parametrize("gamma", [1, 4, 8])
+def test_everything_stays_inside_the_frame(gamma):
+    trace = run(gamma)
+    stage = coin_tape(trace, decode, *models())
+    for number in range(1, len(trace.rounds) + 1):
+        root = ET.fromstring(at(stage, round=number).svg)
+        for box in root.iter(f"{SVG}rect"):
+            assert float(box.get("x", 0)) + float(box.get("width")) <= WIDTH
+            assert float(box.get("y", 0)) + float(box.get("height")) <= HEIGHT
+        for text in root.iter(f"{SVG}text"):
+            assert int(text.get("font-size")) >= 11
+            assert 0 <= float(text.get("x")) <= WIDTH and float(text.get("y")) < HEIGHT
+
+
+def test_hostile_tokens_are_text(tape):
+    _, stage = tape
+    for number in range(1, 6):
+        at(stage, round=number)
+        for part in (stage.svg, stage.table):
+            assert "<b>" not in part and "</script" not in part
+    assert "&lt;b&gt;" in stage.svg
+
+
+@pytest.mark.parametrize(
+    ("numbers", "said"),
+    [
+        ({"p": ".6 .5"}, "sum to 1; they sum to 1.1"),
+        ({"p": ".6 four"}, "numbers with spaces"),
+        ({"p": "1"}, "needs 2 to 10 numbers"),
+        ({"p": ".5 .3 .2"}, "p has 3 numbers and q has 2"),
+        ({"q": "1 0", "drafted": "B"}, "its q is 0"),
+        ({"drafted": "A C"}, "no token 'C'"),
+        ({"drafted": "A A A A A A A"}, "at most 6"),
+        ({"p": "nan nan"}, "must be probabilities"),
+        ({"u1": 1.0}, "coin u of draft 1"),
+        ({"v": 1.0}, "coin v"),
+    ],
+)
+def test_what_makes_no_round_is_said_in_a_sentence(numbers, said):
+    stage = coin_tape_by_hand()
+    picture = stage.svg
+    stage.state = {**stage.state, **numbers}
+    assert said in stage.problem and stage.problem.endswith(".")
+    assert stage.svg == picture
+
+
+def test_a_round_the_run_lacks_is_refused(tape):
+    _, stage = tape
+    stage.state = {**stage.state, "round": 99}
+    assert "no 99" in stage.problem
+
+
+def test_too_many_drafts_are_refused():
+    trace = run(MOST_DRAFTS + 1)
+    with pytest.raises(ValueError, match="8 drafts at most, not 9"):
+        coin_tape(trace, decode)
+
+
+def test_the_same_state_gives_the_same_bytes():
+    def picture():
+        return view_by_hand(".6 .4", ".8 .2", "A B", v=0.3, u1=0.9, u2=0.1)
+
+    assert picture() == picture()
+
+
+def test_a_picture_is_of_the_round_it_is_given():
+    rows = Rows(torch.tensor([[0.6, 0.4]] * 2), torch.tensor([[0.8, 0.2]]), (0,))
+    played, _ = rows.play([0.76], 0.5)
+    picture = draw_coin_tape(played, "AB".__getitem__, "By hand")
+    assert [row[6] for row in cells(picture)] == ["replaced", "corrected"]
+    assert cells(picture)[0][4] == "0.750"
