@@ -72,6 +72,20 @@ def test_equal_factors_are_equal_steps_on_a_log_axis():
         assert max(steps) - min(steps) < 0.3
 
 
+def test_labels_stand_at_the_ends_of_their_lines():
+    drawn = figure(log=False)
+    places = marks(drawn.picture.svg)
+    named = {node.text: node for node in ET.fromstring(drawn.picture.svg).iter(f"{SVG}text")}
+    notes = drawn.live.to_plotly_json()["layout"]["annotations"]
+    for name, line, (x, y), note in zip(
+        ("together", "one by one"), (FLAT, STEEP), (places[3], places[7]), notes, strict=True
+    ):
+        assert 0 < float(named[name].get("x")) - x < 20
+        assert abs(float(named[name].get("y")) - y) < 8
+        assert name in note["text"]
+        assert (note["x"], note["y"]) == pytest.approx(line[-1], rel=1e-3)
+
+
 def test_sentence_and_table_hold_the_numbers():
     picture = figure().picture
     assert "together, from 9.123 at 1 to 58.4 at 256" in picture.sentence

@@ -179,7 +179,8 @@ line_figure(
 )
 
 # %% [markdown]
-# On the left the lower line is nearly **flat**. On the right it climbs like the other one.
+# On the left the lower line is nearly **flat**. On the right it climbs like the other one. If yours is
+# jagged, your machine was busy: run the clock again.
 #
 # Is it the same work? Five words, read together and one by one, after the same 64 tokens:
 

@@ -83,7 +83,8 @@ def _error(side: str, error: float | None, x: float, panel: float) -> str:
     y = panel + error_height(error)
     number = ""
     if error >= ROUNDING:
-        number = svg_text(x, y - 8, f"{error:.1f}", 11, text_anchor="middle")
+        halo = {"stroke": PAPER, "stroke_width": 3, "paint_order": "stroke"}
+        number = svg_text(x, y - 7, f"{error:.1f}", 11, text_anchor="middle", **halo)
     return _mark(side, x + aside, y, colour) + number
 
 

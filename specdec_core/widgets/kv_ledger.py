@@ -195,7 +195,7 @@ def _phases(at: Moment) -> str:
     title = f"Round {at.number + 1} of {len(at.ledger.rounds)}"
     parts = [svg_text(MARGIN, 77, title, 14, font_weight="bold")]
     for i, phase in enumerate(PHASES):
-        x, now = CELLS + 8 + 122 * i, i == at.phase
+        x, now = CELLS + 28 + 122 * i, i == at.phase
         chip = (
             f'<rect x="{x}" y="60" width="112" height="26" rx="13" '
             f'fill="{"#e5f1f8" if now else PAPER}" stroke="{"#0072b2" if now else MUTED}" '

@@ -192,7 +192,7 @@ def _bars(found: Finding, toy: str) -> str:
     for tokens in shown:
         parts.append(svg_text(BARS_X, y + 15, " ".join(map(str, tokens)), 12))
         for law, offset, paint in (
-            (wrong, 0, f'fill="{PAPER}" stroke="{BLUE}"'),
+            (right, 0, f'fill="{PAPER}" stroke="{BLUE}"'),
             (wrong, 11, f'fill="{VERMILION}" stroke="{VERMILION}"'),
         ):
             value = law.get(tokens, 0.0)

@@ -21,10 +21,21 @@ WIDE, NARROW = {"width": 1280, "height": 900}, {"width": 480, "height": 900}
 
 
 @pytest.fixture(scope="session")
-def server(tmp_path_factory):
-    """A JupyterLab; skipped where there is no Chromium to look at it with."""
+def browser():
+    """A headless Chromium; skipped where there is none."""
     if CHROMIUM is None:
         pytest.skip("no Chromium found: install one, or name it in the variable CHROMIUM")
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as playwright:
+        opened = playwright.chromium.launch(executable_path=CHROMIUM, headless=True, args=FLAGS)
+        yield opened
+        opened.close()
+
+
+@pytest.fixture(scope="session")
+def server(browser, tmp_path_factory):
+    """A JupyterLab to look at."""
     from browser.jupyter_server import start
 
     running = start(tmp_path_factory.mktemp("jupyter"))
@@ -33,16 +44,12 @@ def server(tmp_path_factory):
 
 
 @pytest.fixture(scope="session")
-def context(server):
-    from playwright.sync_api import sync_playwright
-
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=CHROMIUM, headless=True, args=FLAGS)
-        # One context: JupyterLab's own scripts stay in its cache.
-        context = browser.new_context(viewport=WIDE, reduced_motion="reduce")
-        context.set_default_timeout(60_000)
-        yield context
-        browser.close()
+def context(browser, server):
+    """One context: JupyterLab's own scripts stay in its cache."""
+    opened = browser.new_context(viewport=WIDE, reduced_motion="reduce")
+    opened.set_default_timeout(60_000)
+    yield opened
+    opened.close()
 
 
 @pytest.fixture(scope="module")
