@@ -43,7 +43,7 @@ def lane(svg: str, y: float) -> list[tuple[str, str]]:
     marks = {float(t.get("x")): t.text for t in ET.fromstring(svg).iter(f"{SVG}text")
              if float(t.get("y")) == y + 15}  # fmt: skip
     words = {float(t.get("x")): t.text or "" for t in ET.fromstring(svg).iter(f"{SVG}text")
-             if float(t.get("y")) == y + 31 and "Mono" in t.get("font-family")}  # fmt: skip
+             if float(t.get("y")) == y + 31 and "Mono" in t.get("font-family", "")}  # fmt: skip
     return [(marks[x], words[x]) for x in sorted(words)]
 
 

@@ -207,7 +207,7 @@ def test_picture_stays_inside_its_frame(mistake, gamma):
     for node in root.iter(f"{SVG}text"):
         assert int(node.get("font-size")) >= 11
         assert 0 < float(node.get("x")) < width and 0 < float(node.get("y")) < height - 4
-        length = (6.9 if "Mono" in node.get("font-family") else 6.2) * len(node.text)
+        length = (6.9 if "Mono" in node.get("font-family", "") else 6.2) * len(node.text)
         free = float(node.get("x")) if node.get("text-anchor") else width - float(node.get("x"))
         assert length < free, node.text
     for box in root.iter(f"{SVG}rect"):

@@ -187,7 +187,7 @@ def test_every_part_stays_inside_the_frame(pair, second):
                     continue
                 x, y, wide = float(node.get("x")), float(node.get("y")), 0.0
                 if node.tag == f"{SVG}text":
-                    each = 6.7 if "Mono" in node.get("font-family") else 6.9
+                    each = 6.7 if "Mono" in node.get("font-family", "") else 6.9
                     wide = each * float(node.get("font-size")) / 11 * len(node.text)
                     anchor = node.get("text-anchor")
                     x -= {"middle": wide / 2, "end": wide}.get(anchor, 0)

@@ -12,10 +12,10 @@
 # %%
 import torch
 from specdec_core import Sampling, Seeded, TableDrafter, TableModel, load_pair
-from specdec_core import autoregressive_decode, exact_law, marginal, speculative_decode
-from specdec_core import speculative_rounds
+from specdec_core import autoregressive_decode, exact_law, marginal, speculative_decode, speculative_rounds
 from specdec_core.lab import exercises, museum
 from specdec_core.lab.notebook import show_source
+from specdec_core.widgets import bet, staircase
 
 # %% [markdown]
 # ## Four guesses, five answers
@@ -74,6 +74,10 @@ print("emitted:", words(second.emitted))
 # %%
 my_accepted = None
 my_same_rows = None
+
+# %%
+rows_bet = bet("02-rows", "How many of the five rows stay the same?", 0, 5, "rows")
+rows_bet
 
 # %% [markdown]
 # ## Run: the draft is a chain
@@ -158,7 +162,7 @@ print("largest difference below 1e-12:", bool((rows - separate).abs().max() < 1e
 swapped = [*guesses[:2], pair.encode("fox")[-1], guesses[3]]
 same = [torch.equal(a, b) for a, b in zip(rows, rows_after(swapped))]
 print({f"row {i}": "same" if equal else "changed" for i, equal in enumerate(same)})
-exercises.compare_prediction(my_same_rows, sum(same), "rows")
+rows_bet.settle(my_same_rows, sum(same))
 
 # %% [markdown]
 # Rows 0, 1 and 2 never saw the third guess. The **causal mask** sees to that: each position may look at
@@ -178,8 +182,6 @@ print(causal_mask(rows=5, length=2, device="cpu")[0, 0].int())  # two words of t
 # toy's law. Prompt, gamma, round and the toy's numbers are yours to change.
 
 # %%
-from specdec_core.widgets import staircase
-
 staircase(pair)
 
 # %% [markdown]

@@ -14,7 +14,7 @@ from specdec_core import Sampling, Seeded, TableDrafter, TableModel, load_pair
 from specdec_core import autoregressive_decode, exact_law, marginal, speculative_decode
 from specdec_core.lab import exercises, museum
 from specdec_core.lab.notebook import show_source
-from specdec_core.widgets import coin_tape, mass_mover, proof_tree
+from specdec_core.widgets import bet, coin_tape, mass_mover, proof_tree
 
 # %% [markdown]
 # ## The target throws its favourite away
@@ -64,6 +64,10 @@ coin_tape(run.trace, pair.decode, round=7)
 # %%
 my_kept = None
 my_first_word = None
+
+# %%
+first_word_bet = bet("03-first-word", "If a rejection draws from p: how often is it word 0?", 0, 1, "of the runs", step=0.01)
+first_word_bet
 
 # %% [markdown]
 # ## Run: by hand
@@ -327,7 +331,7 @@ resampled = first_token_law(mistaken("M1"), [0.6, 0.4], [0.8, 0.2])
 print(resampled)
 
 # %%
-exercises.compare_prediction(my_first_word, resampled[0], "for word 0")
+first_word_bet.settle(my_first_word, resampled[0])
 
 # %% [markdown]
 # Word 0 had all it needed, and .6 of the .2 rejections come back to it: $.6 + .2 \cdot .6 = .72$. The

@@ -15,7 +15,7 @@ import torch
 from specdec_core import Draft, Scripted, Seeded, autoregressive_decode, exact_law, load_pair
 from specdec_core import largest_difference, speculative_decode, verify
 from specdec_core.lab import exercises, museum
-from specdec_core.widgets import coin_tape, coin_tape_by_hand
+from specdec_core.widgets import bet, coin_tape, coin_tape_by_hand
 
 # %% [markdown]
 # ## A good word is thrown away unread
@@ -60,6 +60,10 @@ coin_tape(out.trace, pair.decode, pair.target, pair.drafter, round=4)
 # %%
 my_full_rounds = None
 
+# %%
+full_bet = bet("04-full-rounds", "In how many of 100 rounds are all four kept?", 0, 100, "rounds")
+full_bet
+
 # %% [markdown]
 # ## Run
 #
@@ -98,7 +102,7 @@ for name, count in counts.items():
 
 # %%
 full = 100 * counts["all kept, bonus"] // len(rounds)
-exercises.compare_prediction(my_full_rounds, full, "of 100 rounds")
+full_bet.settle(my_full_rounds, full)
 
 # %%
 kept = sum(run.stats.accepted for run in runs)

@@ -15,7 +15,7 @@ from specdec_core import speculative_decode, speculative_rounds
 from specdec_core.lab import exercises, museum
 from specdec_core.lab.ledger import record_caches
 from specdec_core.lab.notebook import show_source
-from specdec_core.widgets import draw_kv_ledger, kv_ledger
+from specdec_core.widgets import bet, draw_kv_ledger, kv_ledger
 
 # %% [markdown]
 # ## One round, and what it leaves behind
@@ -61,6 +61,10 @@ draw_kv_ledger(ledger, pair.decode, step=15)
 my_target_rows = None
 my_draft_rows = None
 
+# %%
+rows_bet = bet("05-target-rows", "How many rows does the target's cache hold then?", 0, 40, "rows")
+rows_bet
+
 # %% [markdown]
 # ## Run
 #
@@ -77,7 +81,7 @@ for number, r in enumerate(rounds, start=1):
           f"  {r.draft_length[0]:4} → {r.draft_length[1]:<4}")
 
 # %%
-exercises.compare_prediction(my_target_rows, rounds[3].target_length[1], "target rows")
+rows_bet.settle(my_target_rows, rounds[3].target_length[1])
 exercises.compare_prediction(my_draft_rows, rounds[3].draft_length[1], "draft rows")
 
 # %% [markdown]

@@ -22,10 +22,8 @@ def visible(text: str) -> str:
 def svg_text(x: float, y: float, text: str, size: int = 12, fill: str = INK, **attributes) -> str:
     """One SVG text element; `text` is escaped. Keyword `text_anchor` becomes `text-anchor`."""
     extra = "".join(f' {k.replace("_", "-")}="{v}"' for k, v in attributes.items())
-    font = "" if "font_family" in attributes else f' font-family="{SANS}"'
     return (
-        f'<text x="{x:g}" y="{y:g}" font-size="{size}" fill="{fill}"{font}{extra}>'
-        f"{escape(text)}</text>"
+        f'<text x="{x:g}" y="{y:g}" font-size="{size}" fill="{fill}"{extra}>{escape(text)}</text>'
     )
 
 
@@ -33,8 +31,8 @@ def svg_frame(width: float, height: float, body: str) -> str:
     """A whole SVG document on paper of its own."""
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{width:g}" height="{height:g}" '
-        f'viewBox="0 0 {width:g} {height:g}"><rect width="{width:g}" height="{height:g}" '
-        f'fill="{PAPER}"/>{body}</svg>'
+        f'viewBox="0 0 {width:g} {height:g}" font-family="{SANS}">'
+        f'<rect width="{width:g}" height="{height:g}" fill="{PAPER}"/>{body}</svg>'
     )
 
 

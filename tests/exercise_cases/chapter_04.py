@@ -37,62 +37,69 @@ def cut(block, stop_tokens, room):
 
 def loop(p, q, gamma, max_new_tokens, stop_tokens, randomness, slip=None):
     """A learner's loop with one slip in it."""
+    if slip == "chain":
+        return loop_from_one_context(p, q, gamma, max_new_tokens, stop_tokens, randomness)
+    text = []
+    while len(text) < max_new_tokens and not set(text[-1:]) & set(stop_tokens):
+        room = max_new_tokens - len(text)
+        wanted = {"plain": 0, "short": 1, "long": gamma}.get(slip, min(gamma, room - 1))
+        drafted = []
+        for _ in range(wanted):
+            drafted.append(int(randomness.categorical(q(text + drafted))))
+        block = judged(p, q, text, drafted, randomness, slip)
+        text += written(block, stop_tokens, room, slip)
+        if slip == "thrown" and text[-1] in stop_tokens:
+            return text[:-1]
+    return text
 
-    def one(x, before, after):
-        row = p(after) if slip == "row" else p(before)
-        return torch.stack([row[x]]), torch.stack([q(before)[x]])
+
+def judged(p, q, text, drafted, randomness, slip):
+    """The block a round offers."""
+    block = []
+    for i, x in enumerate(drafted):
+        before = text + drafted[:i]
+        row = p([*before, x]) if slip == "row" else p(before)
+        if slip == "argmax":
+            passed = int(row.argmax()) == x
+        else:
+            pair = torch.stack([row[x]]), torch.stack([q(before)[x]])
+            passed = int(randomness.first_rejection(*pair)) == 1
+        if passed:
+            block.append(x)
+            continue
+        whole = slip in ("target", "argmax")
+        weights = p(before) if whole else (p(before) - q(before)).clamp(min=0)
+        block.append(int(randomness.categorical(weights)))
+        if slip != "go on":
+            return block
+    if not drafted or slip not in ("no bonus", "argmax bonus", "draft bonus"):
+        return [*block, int(randomness.categorical(p(text + block)))]
+    if slip == "no bonus":
+        return block
+    if slip == "argmax bonus":
+        return [*block, int(p(text + block).argmax())]
+    return [*block, int(randomness.categorical(q(text + block)))]
+
+
+def written(block, stop_tokens, room, slip):
+    """What is written of a block."""
+    careless = {"long": block, "inside": block[:room], "endless": []}
+    if slip in careless:
+        return careless[slip]
+    return cut(block, stop_tokens[:1] if slip == "one id" else stop_tokens, room)
+
+
+def loop_from_one_context(p, q, gamma, max_new_tokens, stop_tokens, randomness):
+    """Drafts that all follow the same text; q is recorded, so the law is right."""
+
+    def recorded(context):
+        return q(context[:start])
 
     text = []
     while len(text) < max_new_tokens and not set(text[-1:]) & set(stop_tokens):
-        drafted, room = [], max_new_tokens - len(text) - 1
-        for _ in range(
-            {"plain": 0, "short": 1}.get(slip, gamma if slip == "long" else min(gamma, room))
-        ):
-            drafted.append(
-                int(randomness.categorical(q(text if slip == "chain" else text + drafted)))
-            )
-        block, rejected = [], False
-        for i, x in enumerate(drafted):
-            before = text + drafted[:i]
-            row_q = q(text if slip == "chain" else before)
-            if slip == "argmax":
-                passed = int(p(before).argmax()) == x
-            elif slip == "chain":
-                pair = torch.stack([p(before)[x]]), torch.stack([row_q[x]])
-                passed = int(randomness.first_rejection(*pair)) == 1
-            else:
-                pair = one(x, before, [*text, *drafted[: i + 1]])
-                passed = int(randomness.first_rejection(*pair)) == 1
-            if passed:
-                block.append(x)
-                continue
-            weights = (
-                p(before) if slip in ("target", "argmax") else (p(before) - row_q).clamp(min=0)
-            )
-            block.append(int(randomness.categorical(weights)))
-            rejected = slip != "go on"
-            if rejected:
-                break
-        if not rejected and not (slip == "no bonus" and drafted):
-            row = p(text + block)
-            if slip == "argmax bonus" and drafted:
-                block.append(int(row.argmax()))
-            elif slip == "draft bonus" and drafted:
-                block.append(int(randomness.categorical(q(text + block))))
-            else:
-                block.append(int(randomness.categorical(row)))
-        if slip == "long":
-            text += block
-        elif slip == "inside":
-            text += block[: max_new_tokens - len(text)]
-        elif slip == "thrown":
-            text += cut(block, stop_tokens, max_new_tokens - len(text))
-            if text[-1] in stop_tokens:
-                return text[:-1]
-        elif slip == "one id":
-            text += cut(block, stop_tokens[:1], max_new_tokens - len(text))
-        elif slip != "endless":
-            text += cut(block, stop_tokens, max_new_tokens - len(text))
+        start, room = len(text), max_new_tokens - len(text)
+        drafted = [int(randomness.categorical(q(text))) for _ in range(min(gamma, room - 1))]
+        text += cut(judged(p, recorded, text, drafted, randomness, None), stop_tokens, room)
     return text
 
 

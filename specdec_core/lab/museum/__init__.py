@@ -3,6 +3,7 @@
     MISTAKES["M1"].example.law("M1")            the exact law of the mistaken decoder on a toy
     decode("M1", target, drafter, prompt, ...)  any run with the mistake installed
     seen_by("M1")                               the checks that notice
+    MISTAKES["M1"].source, .link                where it was met
 
 A mistake is a stand-in for one piece of a run. The core itself has no switch for it.
 """
