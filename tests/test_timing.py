@@ -53,7 +53,7 @@ def test_forwards_are_timed_after_the_same_rows_and_with_all_their_logits(target
     model = Recorder(target)
     times = timing.forward_times(model, tiny.prompt(20), start=6, counts=(1, 4, 9), repeats=2)
     assert list(times) == [1, 4, 9] and min(times.values()) > 0
-    assert model.calls == [(0, 6, 1), *[(6, n, None) for _ in range(2) for n in (1, 4, 9)]]
+    assert model.calls == [(0, 6, 1), *[(6, n, None) for n in (1, 4, 9, 9, 4, 1)]]
 
 
 def test_a_forward_may_start_from_an_empty_cache(target):
@@ -66,7 +66,10 @@ def test_the_next_token_is_timed_with_a_full_cache_and_with_none(target):
     model = Recorder(target)
     kept, again = timing.next_token_times(model, tiny.prompt(20), (1, 12), repeats=2)
     assert list(kept) == list(again) == [1, 12]
-    assert model.calls == 2 * [(0, 1, 1), (0, 1, 1), (0, 12, 1), (11, 1, 1)]
+    assert model.calls == [
+        *[(0, 1, 1), (0, 1, 1), (0, 12, 1), (11, 1, 1)],
+        *[(11, 1, 1), (0, 12, 1), (0, 1, 1), (0, 1, 1)],
+    ]
 
 
 def test_the_fastest_turn_counts_and_setting_up_does_not(monkeypatch):

@@ -14,7 +14,7 @@ from specdec_core import Sampling, Seeded, TableDrafter, TableModel, autoregress
 from specdec_core import largest_difference, load_pair, marginal, speculative_decode, total_variation
 from specdec_core.lab import exercises, law_check, museum
 from specdec_core.lab.notebook import show_source
-from specdec_core.widgets import museum_wall, origin_ribbon, sample_size
+from specdec_core.widgets import bet, bet_board, museum_wall, origin_ribbon, sample_size
 
 # %% [markdown]
 # ## Two decoders, one text each
@@ -243,6 +243,10 @@ for name, check in (("right", sampled(None)), ("M7", sampled("M7"))):
 my_power_of_ten = None
 
 # %%
+samples_bet = bet("06-samples", "Samples that catch M14: which power of ten?", 1, 20, "as power of ten")
+samples_bet
+
+# %%
 for id in ("M1", "M3", "M15", "M14"):
     example = museum.MISTAKES[id].example
     laws = [marginal(example.law(mistake), 1) for mistake in (None, id)]
@@ -250,7 +254,7 @@ for id in ("M1", "M3", "M15", "M14"):
     print(f"{id:4} distance {total_variation(*laws):.1e}  samples {count:.1e}")
 
 # %%
-exercises.compare_prediction(my_power_of_ten, 13, "as power of ten")
+samples_bet.settle(my_power_of_ten, len(str(count)) - 1)
 
 # %% [markdown]
 # At a million texts a day, M14 takes over forty thousand years. The walk sees it at once.
@@ -387,6 +391,12 @@ print("distance at two tokens:", round(museum.distance(mine, my_mistake, 2), 6))
 # - Not shown: long texts, other prompts, half precision. A walk covers the code that ran; a sampled test, what
 #   it had the power to see.
 #
+# The bets of all chapters, if you kept some:
+
+# %%
+bet_board()
+
+# %% [markdown]
 # ## Five questions to recall
 #
 # <details><summary>1. Why can the code be walked at all?</summary>Every choice goes through one object, and each

@@ -50,11 +50,12 @@ def fastest(
     """Seconds of each run in its fastest turn; a run is (set up, what is timed).
 
     Other work on the machine can only add time, so the fastest turn says most about the run itself
-    (as timeit's documentation advises). The runs take turns, so that none has the quiet minutes.
+    (as timeit's documentation advises). The runs take turns, so that none has the quiet minutes,
+    forwards and backwards, so that none always follows one that empties the processor's cache.
     """
     seconds = dict.fromkeys(runs, math.inf)
-    for _ in range(repeats):
-        for name, (set_up, timed) in runs.items():
+    for turn in range(repeats):
+        for name, (set_up, timed) in list(runs.items())[:: -1 if turn % 2 else 1]:
             set_up()
             started = time.perf_counter()
             timed()
@@ -102,7 +103,7 @@ def next_token_times(
             lambda: model.rollback(0),
             lambda n=n: model.forward(text[:n], keep=1)[-1, -1].item(),
         )
-        runs[n, "with"] = (  # its turn comes next, when the n rows are there
+        runs[n, "with"] = (  # in its turn, n rows or more of the text are there
             lambda n=n: model.rollback(n - 1),
             lambda n=n: model.forward(text[n - 1 : n], keep=1)[-1, -1].item(),
         )
