@@ -207,14 +207,14 @@ def test_hostile_tokens_are_text(tape):
 @pytest.mark.parametrize(
     ("numbers", "said"),
     [
-        ({"p": ".6 .5"}, "sum to 1; they sum to 1.1"),
+        ({"p": ".6 .5"}, "add up to 1; these add up to 1.1"),
         ({"p": ".6 four"}, "numbers with spaces"),
         ({"p": "1"}, "needs 2 to 10 numbers"),
         ({"p": ".5 .3 .2"}, "p has 3 numbers and q has 2"),
         ({"q": "1 0", "drafted": "B"}, "its q is 0"),
         ({"drafted": "A C"}, "no token 'C'"),
         ({"drafted": "A A A A A A A"}, "at most 6"),
-        ({"p": "nan nan"}, "must be probabilities"),
+        ({"p": "nan nan"}, "must be numbers"),
         ({"u1": 1.0}, "coin u of draft 1"),
         ({"v": 1.0}, "coin v"),
     ],

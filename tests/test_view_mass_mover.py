@@ -114,8 +114,8 @@ def test_picture_stays_inside_its_frame():
     [
         ({"p": ".6 x"}, "numbers with spaces"),
         ({"p": "1"}, "2 to 6 numbers, not 1"),
-        ({"q": "1.2 -.2"}, "between 0 and 1"),
-        ({"q": "nan .5"}, "between 0 and 1"),
+        ({"q": "1.2 -.2"}, "-.2 is below 0"),
+        ({"q": "nan .5"}, "must be numbers"),
         ({"p": ".6 .3"}, "add up to 1; these add up to 0.9"),
         ({"p": ".5 .3 .2"}, "p has 3 numbers and q has 2"),
         ({"p": ".6 .4", "words": ("a", "b", "c")}, "3 numbers each"),

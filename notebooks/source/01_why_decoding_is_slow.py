@@ -13,7 +13,7 @@
 from specdec_core import Sampling, autoregressive_decode, load_pair, speculative_decode
 from specdec_core.lab import exercises, measure, museum, timing
 from specdec_core.lab.notebook import show_source
-from specdec_core.widgets import forward_race, line_figure, origin_ribbon
+from specdec_core.widgets import bet, forward_race, line_figure, origin_ribbon
 
 # %% [markdown]
 # ## One word, one forward
@@ -53,6 +53,10 @@ origin_ribbon(short.trace, pair.decode)
 
 # %%
 my_ratio = None
+
+# %%
+ratio_bet = bet("01-eight", "How long does a forward over 8 tokens take?", 1, 10, "times one token", step=0.1)
+ratio_bet
 
 # %% [markdown]
 # ## Run: count the forwards
@@ -165,7 +169,7 @@ times = measured["the target, on your machine"]
 forward_race(measured, [pair.decode([token]) for token in short.tokens])
 
 # %% tags=["nbval-ignore-output"]
-exercises.compare_prediction(my_ratio, round(times[8] / times[1], 2), "forwards over one token")
+ratio_bet.settle(my_ratio, round(times[8] / times[1], 2))
 
 # %% [markdown]
 # Now up to 256. Equal steps are equal factors: a line as steep as the upper one says "twice the tokens,

@@ -24,6 +24,7 @@ from specdec_core.text import Ending
 from specdec_core.trace import Round, Trace, coins_for
 from specdec_core.widgets.coin_picture import draw_coin_tape
 from specdec_core.widgets.picture import Picture, visible
+from specdec_core.widgets.rows import floats, read_row
 from specdec_core.widgets.stage import Stage, shell_with, slider, stepper, text
 
 Decode = Callable[[Sequence[int]], str]
@@ -178,7 +179,9 @@ def coin_tape_by_hand(
 
 def view_by_hand(p: str, q: str, drafted: str, v: float, **u: float) -> Picture:
     """The picture of `coin_tape_by_hand`; ValueError where the numbers make no round."""
-    target, draft = _distribution("p", p), _distribution("q", q)
+    target, draft = (
+        _float64(floats(read_row(x, n, len(LETTERS)))) for x, n in ((p, "p"), (q, "q"))
+    )
     if len(target) != len(draft):
         raise ValueError(f"p has {len(target)} numbers and q has {len(draft)}: give the same.")
     tokens = _letters(drafted, draft)
@@ -332,19 +335,6 @@ def _coin_for(token: int, row: Tensor) -> float:
         if coin < 1 and inverse_cdf(row, _float64(coin)) == token:
             return coin
     return middle
-
-
-def _distribution(name: str, words: str) -> Tensor:
-    """The numbers of a text as probabilities [V], float64; ValueError where they are none."""
-    try:
-        row = _float64([float(x) for x in words.replace(",", " ").split()])
-    except ValueError:
-        raise ValueError(f"{name} must be numbers with spaces between, not {words!r}.") from None
-    if not 2 <= len(row) <= len(LETTERS):
-        raise ValueError(f"{name} needs 2 to {len(LETTERS)} numbers; it has {len(row)}.")
-    if not (row >= 0).all() or abs(row.sum() - 1) > 1e-6:
-        raise ValueError(f"{name} must be probabilities that sum to 1; they sum to {row.sum():g}.")
-    return row
 
 
 def _letters(words: str, q: Tensor) -> tuple[int, ...]:

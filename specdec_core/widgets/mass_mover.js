@@ -8,7 +8,10 @@ const level = (value) => G.base - G.height * value;
 
 // Probabilities typed as text, or null where Python will say what is wrong with them.
 function readRow(line) {
-  const values = line.trim().split(/[\s,;]+/).map(Number);
+  const values = line.trim().split(/[\s,;]+/).map((word) => {
+    const [above, below = "1"] = word.split("/");
+    return Number(above) / Number(below);
+  });
   const total = sum(values);
   const good = values.every((value) => value >= 0 && value <= 1) && Math.abs(total - 1) <= 0.002;
   return good ? values.map((value) => value / total) : null;

@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from specdec_core.exact import total_variation
-from specdec_core.widgets.one_draft import DRAWS, FEWEST, MOST, Row, one_draft_law, read_row
+from specdec_core.widgets.one_draft import DRAWS, Row, one_draft_law
 from specdec_core.widgets.picture import (
     INK,
     LINE,
@@ -31,6 +31,7 @@ from specdec_core.widgets.picture import (
     svg_text,
     visible,
 )
+from specdec_core.widgets.rows import floats, read_row
 from specdec_core.widgets.stage import HERE, Stage, select, shell_with, text
 
 KEPT, SURPLUS, SURPLUS_FILL, DRAWN = "#0072b2", "#b34700", "#fdeee2", "#00694d"
@@ -39,6 +40,7 @@ LAYOUT = {
     "left": 10, "span": 520, "widest": 150, "bar": 44, "grip": 20, "gap": 6,
     "base": 306, "height": 190, "pipe": 74, "scale": 556, "unit": 150,
 }  # fmt: skip
+MOST = 6  # tokens
 WIDTH, HEIGHT, BAR = 760, 400, 16
 SCALES = (66, 116, 166)  # where each of the three bars of alpha begins
 TOLERANCE = 1e-9  # far above rounding, far below any mistake
@@ -80,9 +82,9 @@ def mass_mover(
         names = tuple(words([i]) for i in ids)
     else:
         names = tuple(words[i] for i in ids)
-    if not FEWEST <= len(ids) <= MOST:
+    if not 2 <= len(ids) <= MOST:
         raise ValueError(
-            f"{len(ids)} tokens have some probability, and this picture holds {FEWEST} to {MOST}: "
+            f"{len(ids)} tokens have some probability, and this picture holds 2 to {MOST}: "
             "sample both models with a top_k of 2 or 3."
         )
     controls = [
@@ -111,7 +113,7 @@ def draw_mass_mover(
 
     Raises ValueError, in one sentence, for numbers that are no two distributions.
     """
-    target, offered = read_row(p, "p"), read_row(q, "q")
+    target, offered = (floats(read_row(line, name, MOST)) for line, name in ((p, "p"), (q, "q")))
     if words is not None and not len(words) == len(target) == len(offered):
         raise ValueError(f"Give p and q {len(words)} numbers each, one for each word.")
     if len(target) != len(offered):

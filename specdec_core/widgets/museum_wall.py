@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import re
 import textwrap
 from collections.abc import Sequence
@@ -23,6 +22,7 @@ from specdec_core.widgets.picture import (
     svg_frame,
     svg_text,
 )
+from specdec_core.widgets.rows import floats, read_row
 from specdec_core.widgets.stage import Stage, button, select, text
 
 COLUMNS = (*CHECKS, "it runs")
@@ -68,22 +68,6 @@ def find(mistake: str, toy: Example) -> Finding:
     return Finding(seen, laws, length, distance(toy, mistake, length), accepted)
 
 
-def parse_probs(words: str, name: str) -> tuple[float, ...]:
-    """Two or three probabilities from a line such as ".6 .4".
-
-    Raises ValueError, in one sentence, where they are no distribution.
-    """
-    try:
-        row = tuple(float(word) for word in words.replace(",", " ").split())
-    except ValueError:
-        raise ValueError(f"{name} must be numbers such as .6 .4, not {words!r}.") from None
-    if not 2 <= len(row) <= 3:
-        raise ValueError(f"{name} needs two or three probabilities; here are {len(row)}.")
-    if not all(0 <= x <= 1 for x in row) or not math.isclose(sum(row), 1, abs_tol=1e-6):
-        raise ValueError(f"{name} must be probabilities that add up to 1, not {words.strip()!r}.")
-    return tuple(x / sum(row) for x in row)
-
-
 @cache
 def own_pair(mistake: str, p: tuple[float, ...], q: tuple[float, ...]) -> Example:
     """The toy of `mistake` with other numbers: its sampling stays, and its length where p is short.
@@ -125,7 +109,7 @@ def draw_museum_wall(
     if chosen in done:
         example = MISTAKES[chosen].example
         if toy == "mine":
-            example = own_pair(chosen, parse_probs(p, "p"), parse_probs(q, "q"))
+            example = own_pair(chosen, floats(read_row(p, "p")), floats(read_row(q, "q")))
         found = find(chosen, example)
     body = _panel(chosen, found, toy) + _head() + "".join(
         _row(i, id, id == chosen, done) for i, id in enumerate(MISTAKES)

@@ -1,8 +1,7 @@
-"""One drafted position: two rows of probabilities as a reader types them, and their exact law."""
+"""One drafted position: p, q, and the exact law of what comes out, by the real verification."""
 
 from __future__ import annotations
 
-import re
 from functools import lru_cache
 
 import torch
@@ -12,7 +11,6 @@ from specdec_core.lab import museum
 from specdec_core.randomness import Randomness
 from specdec_core.verify import Draft
 
-FEWEST, MOST = 2, 6
 # How to draw after a rejection -> (mistake of the museum, words of a control, words of a sentence)
 DRAWS = {
     "residual": (None, "the residual, max(p − q, 0) / sum", "the residual"),
@@ -21,24 +19,6 @@ DRAWS = {
     "M4": ("M4", "max(p − q, 0), not divided (M4)", "the residual, not divided (M4)"),
 }
 Row = tuple[float, ...]
-
-
-def read_row(line: str, name: str) -> Row:
-    """Probabilities typed as ".6 .4", scaled to sum to one; a sum off by .002 is refused."""
-    try:
-        values = [float(word) for word in re.split(r"[\s,;]+", line.strip())]
-    except ValueError:
-        raise ValueError(f"Write {name} as numbers with spaces between: .6 .4") from None
-    if not FEWEST <= len(values) <= MOST:
-        raise ValueError(f"Give {name} {FEWEST} to {MOST} numbers, not {len(values)}.")
-    if not all(0 <= value <= 1 for value in values):
-        raise ValueError(f"The numbers of {name} are probabilities, each between 0 and 1.")
-    total = 0.0
-    for value in values:  # in this order, as mass_mover.js adds
-        total += value
-    if abs(total - 1) > 0.002:
-        raise ValueError(f"The numbers of {name} must add up to 1; these add up to {total:g}.")
-    return tuple(value / total for value in values)
 
 
 @lru_cache(maxsize=1024)

@@ -6,7 +6,6 @@ judges x_(i+1), and the last row gives the bonus token.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -139,24 +138,6 @@ def one_pass(pair: Pair, context: list[int], round: Round) -> OnePass:
 
 
 Row = tuple[float, float]
-
-
-def parse_rows(line: str, count: int, what: str) -> tuple[Row, ...]:
-    """`count` pairs of probabilities from a line such as ".6 .4 | .9 .1 | .2 .8".
-
-    Raises ValueError, in one sentence, for anything else.
-    """
-    try:
-        rows = [tuple(float(x) for x in part.split()) for part in line.split("|")]
-    except ValueError:
-        rows = []
-    good = len(rows) == count and all(
-        len(r) == 2 and min(r) >= 0 and math.isclose(sum(r), 1, abs_tol=1e-9) for r in rows
-    )
-    if not good:
-        many = "one pair" if count == 1 else f"{count} pairs, with | between them"
-        raise ValueError(f"{what} is {many}, of two probabilities each that sum to 1.")
-    return tuple(rows)
 
 
 @lru_cache(maxsize=64)

@@ -21,6 +21,7 @@ from specdec_core.randomness import Enumerated, Randomness
 from specdec_core.sampling import Sampling
 from specdec_core.trace import Stats
 from specdec_core.verify import Draft
+from specdec_core.widgets.rows import read_rows
 
 # Rows of p or of q: one for every context, or one for the start and one after each token.
 Rows = tuple[tuple[Fraction, ...], ...]
@@ -250,29 +251,15 @@ def grouped(ways: Sequence[Leaf], target: Rows, compare: int) -> list[Group]:
 
 
 @cache
-def parse_rows(written: str, name: str) -> Rows:
-    """The rows that `written` gives, as fractions."""
-    try:
-        rows = tuple(
-            tuple(Fraction(part) for part in row.replace(",", " ").split())
-            for row in written.split("|")
-        )
-    except (ValueError, ZeroDivisionError):
-        raise ValueError(
-            f"{name} must be numbers with spaces between, such as .6 .4 or 1/3 2/3."
-        ) from None
+def context_rows(line: str, name: str) -> Rows:
+    """The rows that `line` gives: one for every context, or one for the start and each token."""
+    rows = read_rows(line, name, MOST_TOKENS)
     vocab = len(rows[0])
-    if not 2 <= vocab <= MOST_TOKENS:
-        raise ValueError(f"{name} needs 2 or 3 probabilities in a row, not {vocab}.")
-    if len(rows) not in (1, vocab + 1) or any(len(row) != vocab for row in rows):
+    if len(rows) not in (1, vocab + 1):
         raise ValueError(
             f"{name} needs one row of {vocab} numbers for every context, or {vocab + 1} rows with "
             "| between: the first token, then one after each token."
         )
-    for row in rows:
-        if min(row) < 0 or sum(row) != 1:
-            numbers = " + ".join(map(str, row))
-            raise ValueError(f"{name} must be probabilities that sum to 1: {numbers} = {sum(row)}.")
     if lcm(*(x.denominator for row in rows for x in row)) > LARGEST_DENOMINATOR:
-        raise ValueError(f"{name} may have three decimals, or fractions of a thousand parts.")
+        raise ValueError(f"{name} may have three decimals and must add up to exactly 1 then.")
     return rows

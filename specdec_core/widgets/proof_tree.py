@@ -15,7 +15,7 @@ from specdec_core.lab.museum import MISTAKES
 from specdec_core.pairs import Pair
 from specdec_core.widgets.picture import Picture, html_table, visible
 from specdec_core.widgets.proof_drawing import VERDICTS, draw_title, draw_tree, spelled
-from specdec_core.widgets.proof_paths import Group, Leaf, Step, grouped, leaves, parse_rows
+from specdec_core.widgets.proof_paths import Group, Leaf, Step, context_rows, grouped, leaves
 from specdec_core.widgets.stage import Stage, select, stepper, text
 
 MOST_LEAVES, MOST_GAMMA = 24, 2
@@ -95,7 +95,7 @@ def draw_proof_tree(
 
     Raises ValueError, in one sentence, for what cannot be drawn.
     """
-    target, draft = parse_rows(p, "p"), parse_rows(q, "q")
+    target, draft = context_rows(p, "p"), context_rows(q, "q")
     if len(target[0]) != len(draft[0]):
         raise ValueError(
             f"p has {len(target[0])} tokens and q has {len(draft[0])}: they need the same."

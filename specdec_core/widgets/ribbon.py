@@ -59,7 +59,8 @@ def origin_ribbon(trace: Trace, decode: Callable[[Sequence[int]], str]) -> Pictu
         for chip in group
     ]
     table = html_table(("target forward", "token", "origin"), rows)
-    return Picture(svg_frame(WIDTH, height + 92, body), _sentence(trace, used), table)
+    lines = 92 if len(trace.rounds) < len(trace.tokens) else 58
+    return Picture(svg_frame(WIDTH, height + lines, body), _sentence(trace, used), table)
 
 
 def _lay_out(
@@ -127,7 +128,9 @@ def _axis(top: float, forwards: int, tokens: int) -> str:
     """Two bars on one axis: target forwards taken, and what one token a forward would take."""
     scale = (WIDTH - 2 * MARGIN - 330) / max(tokens, 1)
     parts = [f'<path d="M{MARGIN} {top - 4:g}H{WIDTH - MARGIN}" stroke="{LINE}"/>']
-    bars = (("this run", forwards, "#0072b2"), ("one token a forward", tokens, "#8a8a8a"))
+    bars = [("this run", forwards, "#0072b2")]
+    if forwards < tokens:
+        bars.append(("one token a forward", tokens, "#8a8a8a"))
     for i, (label, count, colour) in enumerate(bars):
         y = top + 12 + 34 * i
         parts.append(svg_text(MARGIN, y + 14, label))

@@ -18,7 +18,7 @@ from specdec_core.lab.law_check import (
 )
 from specdec_core.lab.museum import MISTAKES, Example
 from specdec_core.lab.museum.checks import law_of_tokens
-from specdec_core.widgets.museum_wall import own_pair, parse_probs
+from specdec_core.widgets.museum_wall import own_pair
 from specdec_core.widgets.picture import (
     INK,
     LINE,
@@ -29,6 +29,7 @@ from specdec_core.widgets.picture import (
     svg_frame,
     svg_text,
 )
+from specdec_core.widgets.rows import floats, read_row
 from specdec_core.widgets.stage import Stage, button, select, slider, stepper, text
 
 WANTED = 0.99
@@ -131,7 +132,7 @@ def _example(examples: Mapping[str, Example], mistake: str, toy: str, p: str, q:
     if toy == "own":
         return MISTAKES[exhibit].example
     if toy == "mine":
-        return own_pair(exhibit, parse_probs(p, "p"), parse_probs(q, "q"))
+        return own_pair(exhibit, floats(read_row(p, "p")), floats(read_row(q, "q")))
     if toy not in examples:
         raise ValueError(f"There is no pair {toy!r} here.")
     return examples[toy]

@@ -12,7 +12,7 @@ from functools import lru_cache
 
 from specdec_core.exact import Law, marginal, total_variation
 from specdec_core.pairs import Pair
-from specdec_core.widgets.passes import OnePass, greedy_run, one_pass, parse_rows, row_read, toy_law
+from specdec_core.widgets.passes import OnePass, greedy_run, one_pass, row_read, toy_law
 from specdec_core.widgets.picture import (
     INK,
     LINE,
@@ -26,6 +26,7 @@ from specdec_core.widgets.picture import (
     svg_text,
     visible,
 )
+from specdec_core.widgets.rows import floats, read_rows
 from specdec_core.widgets.stage import Stage, select, stepper, text
 
 WIDTH, MARGIN = 760, 16
@@ -56,9 +57,9 @@ def draw_staircase(
 
     wiring: a key of `WIRINGS`; "mine" shows what the reader placed. placed: for each row the place
     it was dropped on, 1 to gamma + 1, or 0. row: the row in hand. p, q: the toy's rows, see
-    `parse_rows`; the law is drawn for all wirings but "mine".
+    `toy_rows`; the law is drawn for all wirings but "mine".
     """
-    rows, table_p, table_q = one.gamma + 1, parse_rows(p, 3, "Toy p"), parse_rows(q, 1, "Toy q")
+    rows, table_p, table_q = one.gamma + 1, toy_rows(p, 3, "Toy p"), toy_rows(q, 1, "Toy q")
     row = min(row, one.gamma)
     placed = [place if place <= rows else 0 for place in placed[:rows]]
     floor = HEAD + rows * CELL
@@ -75,6 +76,15 @@ def draw_staircase(
     svg = svg_frame(WIDTH, floor + 252, body)
     wires = {(i, place): i + 1 == place for place, i in enumerate(_read_rows(one, shift), 1)}
     return Picture(svg, _shifted_words(one, shift, *laws), _table(one, wires))
+
+
+def toy_rows(line: str, count: int, name: str) -> tuple[tuple[float, ...], ...]:
+    """`count` rows of two probabilities, with | between them."""
+    rows = read_rows(line, name, most=2)
+    if len(rows) != count:
+        wanted = "one row" if count == 1 else f"{count} rows, with | between them"
+        raise ValueError(f"{name} needs {wanted}, not {len(rows)}.")
+    return tuple(map(floats, rows))
 
 
 def _columns(one: OnePass) -> tuple[float, float]:
@@ -341,7 +351,7 @@ def staircase(
     """The staircase of a greedy run of `pair`, live: place the rows, or shift them all.
 
     prompt, gamma, round: which forward to show; gamma 1 to 6, round 1 to 8. wiring: a key of
-    `WIRINGS`. p, q: a toy of two words whose exact law each wiring gives, see `parse_rows`.
+    `WIRINGS`. p, q: a toy of two words whose exact law each wiring gives, see `toy_rows`.
     Uses the pair's models, so not between two rounds of another run.
     """
 

@@ -48,7 +48,7 @@ GALLERY = {
         "from specdec_core.widgets import coin_tape_by_hand\n"
         "stage = coin_tape_by_hand()\nstage",
         (("coin u of draft 2", 0.7, "3 of 3 drafts kept; the bonus token"),
-         ("p of A, B, ...", ".5 .6", "p must be probabilities that sum to 1; they sum to 1.1."),
+         ("p of A, B, ...", ".5 .6", "p must be probabilities that add up to 1; these"),
          ("p of A, B, ...", ".5 .5", "is not below p/q = 0.625"),
          ("drafted tokens", "B B", "2 of 2 drafts kept")),
         "coin u of draft 1",
