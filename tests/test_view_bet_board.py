@@ -66,9 +66,11 @@ def test_a_folder_that_cannot_be_written_to_is_said(tmp_path, monkeypatch):
 
 def test_the_widget_keeps_only_when_asked_to():
     stage = bet("00-forwards", "How many forwards?", 1, 49, "forwards")
-    assert "not kept yet" in stage.sentence and stage.state["guess"] == 25
+    assert "You say" not in stage.sentence and stage.state["guess"] == 25
     stage.state = {"guess": 12, "presses": 0}
-    assert read_bets() == {}
+    assert read_bets() == {} and "12 forwards (not kept yet)" in stage.sentence
+    stage.state = {"guess": 25, "presses": 0}
+    assert "25 forwards (not kept yet)" in stage.sentence
     stage.state = {"guess": 12, "presses": 1}
     assert read_bets()["00-forwards"].guess == 12 and "(kept)" in stage.sentence
     stage.state = {"guess": 13, "presses": 1}
@@ -116,3 +118,9 @@ def test_the_question_never_holds_the_answer():
     settled = replace(ASKED, guess=22.0, measured=10.0)
     assert "10" not in draw_bet(settled, 22, kept=True).sentence
     assert "10" not in json.dumps(bet(*list(vars(ASKED).values())[:5]).get_state()["sentence"])
+
+
+def test_halfway_can_be_kept_without_moving_the_slider():
+    stage = bet("00-forwards", "How many forwards?", 1, 49, "forwards")
+    stage.state = {"guess": 25, "presses": 1}
+    assert read_bets()["00-forwards"].guess == 25 and "(kept)" in stage.sentence

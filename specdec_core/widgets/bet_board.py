@@ -46,11 +46,19 @@ def _measured(x: float, y: float) -> str:
     )
 
 
-def draw_bet(bet: Bet, guess: float, kept: bool) -> Picture:
-    """One question and where the reader puts the answer; the answer is not in it."""
-    y, x = 64, _x(bet, guess)
+def draw_bet(bet: Bet, guess: float | None, kept: bool) -> Picture:
+    """One question and where the reader puts the answer; the answer is not in it.
+
+    guess: None while nothing has been said.
+    """
+    y = 64
+    body = svg_text(LEFT - 20, 26, bet.question, 14) + _scale(bet, y)
+    if guess is None:
+        body += svg_text(RIGHT + 24, y + 5, "no prediction yet", 12, MUTED)
+        sentence = f"{bet.question} Move the slider, then keep your prediction."
+        return Picture(svg_frame(WIDTH, 100, body), sentence)
     state = "✓ kept" if kept else "not kept yet"
-    body = svg_text(LEFT - 20, 26, bet.question, 14) + _scale(bet, y) + _guess(x, y)
+    body += _guess(_x(bet, guess), y)
     body += svg_text(RIGHT + 24, y - 2, f"{guess:g} {bet.unit}", 13)
     body += svg_text(RIGHT + 24, y + 16, state, 12, "#00694d" if kept else MUTED)
     sentence = f"{bet.question} You say {guess:g} {bet.unit} ({state.removeprefix('✓ ')})."
@@ -71,9 +79,10 @@ class BetStage(Stage):
         self.bet = asked
         earlier = read_bets().get(asked.name)
         known = earlier is not None and earlier.guess is not None
-        # Halfway, so that the start says nothing about the answer.
-        middle = asked.low + round((asked.high - asked.low) / 2 / step) * step
-        self._kept = [earlier.guess] if known else []
+        # The slider starts halfway, so that its place says nothing about the answer.
+        middle = round(asked.low + round((asked.high - asked.low) / 2 / step) * step, 6)
+        self._kept = earlier.guess if known else None
+        self._untouched = None if known else middle
         self._presses = 0
         controls = [slider("guess", "your guess", asked.low, asked.high, step),
                     button("presses", "Keep this prediction")]  # fmt: skip
@@ -89,8 +98,11 @@ class BetStage(Stage):
         if presses > self._presses:
             self._presses = presses
             keep_bet(replace(self.bet, guess=float(guess)))
-            self._kept[:] = [guess]
-        return draw_bet(self.bet, guess, self._kept == [guess])
+            self._kept = guess
+        if guess != self._untouched:
+            self._untouched = None
+        said = guess if self._untouched is None or self._kept == guess else None
+        return draw_bet(self.bet, said, self._kept == guess)
 
 
 def draw_bet_board(bets: Sequence[Bet], chapter: str = "all") -> Picture:

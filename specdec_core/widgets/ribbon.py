@@ -98,7 +98,7 @@ def _legend(used: Sequence[str]) -> str:
 def _group(number: int, chips: Sequence[Chip]) -> str:
     """The chips of one round with a bracket below; a round may wrap over several rows."""
     parts = [_chip(chip) for chip in chips]
-    for y in sorted({chip.y for chip in chips}):
+    for i, y in enumerate(sorted({chip.y for chip in chips})):
         row = [chip for chip in chips if chip.y == y]
         left, right = row[0].x + 1, row[-1].x + row[-1].width - 1
         floor = y + CHIP_HEIGHT + 8
@@ -107,7 +107,8 @@ def _group(number: int, chips: Sequence[Chip]) -> str:
             f'fill="none" stroke="{MUTED}"/>'
         )
         middle = (left + right) / 2
-        parts.append(svg_text(middle, floor + 12, str(number), 11, MUTED, text_anchor="middle"))
+        label = f"… {number}" if i else str(number)  # a round goes on in the next line
+        parts.append(svg_text(middle, floor + 12, label, 11, MUTED, text_anchor="middle"))
     return "".join(parts)
 
 
