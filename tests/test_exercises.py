@@ -55,10 +55,14 @@ def test_predictions_are_set_beside_what_was_measured(capsys):
         (None, "not attempted"),
         (["weak", "default", "strong"], "right"),
         ("weak, default, strong", "right"),
+        ("weak default strong", "right"),
         (["strong", "default", "weak"], "wrong because it is the other way round"),
         (["default", "weak", "strong"], "wrong because weak is accepted less often than default"),
-        (["weak", "strong"], "wrong because an order holds each of these names once"),
-        (3, "wrong because an order holds each of these names once"),
+        (["weak", "strong"], 'wrong because an order is a list ["...", "...", "..."] that holds'),
+        (
+            3,
+            'wrong because an order is a list ["...", "...", "..."] that holds each of these names',
+        ),
     ],
 )
 def test_an_order_is_told_apart(mine, said, capsys):

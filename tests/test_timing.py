@@ -86,6 +86,13 @@ def test_the_end_of_the_flat_part():
     assert timing.most_tokens(times, limit=1.5) == 2
 
 
+def test_a_disturbed_clock_is_noticed():
+    assert not timing.disturbed({1: 1.0, 2: 0.9, 4: 1.5})
+    assert timing.disturbed({1: 2.0, 2: 2.1, 8: 1.02, 16: 3.0})
+    assert timing.disturbed({8: 1.02, 1: 2.0})
+    assert not timing.disturbed({1: 1.0, 2: 0.9}, share=0.9)
+
+
 def test_the_machine_has_a_speed():
     read, multiply = timing.machine_speed(size=64, megabytes=1)
     assert read > 0 and multiply > 0

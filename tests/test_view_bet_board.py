@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
+from dataclasses import asdict, replace
 
 import pytest
 
@@ -47,7 +47,12 @@ def test_a_bet_that_is_no_number_is_said_and_not_kept(capsys):
     assert read_bets() == {}
 
 
-@pytest.mark.parametrize("text", ["{", "[]", '{"a": {"name": "a"}}'])
+WRONG = {**asdict(ASKED), "low": 49}
+
+
+@pytest.mark.parametrize(
+    "text", ["{", "[]", '{"a": {"name": "a"}}', json.dumps({"a": WRONG}), '{"a": 3}']
+)
 def test_a_damaged_file_is_named_and_left_alone(text):
     bets_file().parent.mkdir()
     bets_file().write_text(text)
@@ -55,6 +60,18 @@ def test_a_damaged_file_is_named_and_left_alone(text):
         with pytest.raises(ValueError, match=r"bets\.json cannot be read"):
             touch()
     assert bets_file().read_text() == text
+
+
+def test_a_folder_in_the_files_place_is_said():
+    bets_file().mkdir(parents=True)
+    with pytest.raises(ValueError, match="cannot be read"):
+        read_bets()
+
+
+@pytest.mark.parametrize("mine", [float("nan"), float("inf"), True])
+def test_a_bet_that_is_no_finite_number_is_not_kept(mine):
+    settle(ASKED, mine, 10)
+    assert read_bets() == {}
 
 
 def test_a_folder_that_cannot_be_written_to_is_said(tmp_path, monkeypatch):

@@ -12,6 +12,7 @@ import torch
 
 from specdec_core import (
     Draft,
+    Sampling,
     Scripted,
     Seeded,
     TableDrafter,
@@ -29,6 +30,7 @@ from specdec_core.widgets.coin_picture import (
     draw_coin_tape,
 )
 from specdec_core.widgets.coin_tape import NOT_DRAWN, Rows, view_by_hand
+from specdec_core.widgets.picture import visible
 from specdec_core.widgets.ribbon import ORIGINS
 
 SVG = "{http://www.w3.org/2000/svg}"
@@ -159,7 +161,7 @@ def test_drafts_past_a_stop_token_are_not_in_the_text():
         if "unused" in trace.rounds[-1].verdicts:
             break
     number = len(trace.rounds)
-    stage = coin_tape(trace, decode, *models(), round=number)
+    stage = coin_tape(trace, decode, *models(), stop_tokens=[5], round=number)
     assert "past the end" in words(stage) and "■ end: stop token" in words(stage)
     assert cells(stage)[-1][6] == "not written" and "ends here (stop)" in stage.sentence
 
@@ -178,7 +180,181 @@ def test_a_round_without_drafts_has_a_plain_token():
     trace = autoregressive_decode(
         models()[0], [0], max_new_tokens=3, randomness=Seeded(0)
     ).trace  # fmt: skip
-    assert cells(coin_tape(trace, decode, *models()))[-1][6] == "plain"
+    stage = coin_tape(trace, decode, *models())
+    assert cells(stage)[-1][6] == "plain"
+    token = visible(decode([trace.rounds[0].token]))
+    assert stage.sentence == (
+        f"Round 1 of 3, as it ran: nothing was drafted; the plain token '{token}' is drawn from p."
+    )
+
+
+def toy(p=(0.4, 0.4, 0.2), q=(0.4, 0.4, 0.2)):
+    """A pair over the letters a, b and c."""
+    return TableModel(lambda prefix: p, 3), TableDrafter(lambda prefix: q, 3)
+
+
+def letters(ids) -> str:
+    return "".join("abc"[i] for i in ids)
+
+
+def toy_run(pair, **options):
+    options = {"gamma": 2, "max_new_tokens": 12, "randomness": Seeded(1), **options}
+    return speculative_decode(*pair, [2], **options).trace
+
+
+@pytest.mark.parametrize("live", [True, False])
+def test_a_run_that_a_stop_string_ended_is_shown_as_it_ran(live):
+    trace = toy_run(toy(), stop_strings=["bb"], detokenize=letters)
+    number, last = len(trace.rounds), trace.rounds[-1]
+    assert letters(last.emitted) == "abb" and last.finish_reason == "stop"
+    stage = coin_tape(trace, letters, *(toy() if live else ()), round=number)
+    assert {"✓ a", "✓ b", "+ b", "■ end: stop"} <= set(words(stage))
+    assert "as it ran" in stage.sentence and "ends here (stop)" in stage.sentence
+    # Coins that write the same text end it in the same place.
+    at(stage, u1=0.001, u2=0.001)
+    assert "as it ran" in stage.sentence and "■ end: stop" in words(stage)
+    if live:
+        # Another text does not end at a token that only closed the string.
+        at(stage, v=0.1)
+        assert "with other coins" in stage.sentence and "+ a" in words(stage)
+        assert "ends here" not in stage.sentence
+
+
+def test_every_stop_token_ends_the_text_whichever_ended_the_run():
+    pair = toy((0.1, 0.5, 0.4), (0.1, 0.5, 0.4))
+    trace = toy_run(pair, stop_tokens=[1, 2], randomness=Scripted([0, 0, 2], [0.5, 0.5]))
+    assert letters(trace.rounds[0].emitted) == "aac"
+    stage = at(coin_tape(trace, letters, *pair, stop_tokens=[1, 2]), v=0.3)
+    assert {"+ b", "■ end: stop token"} <= set(words(stage))
+    assert "ends here" not in at(coin_tape(trace, letters, *pair), v=0.3).sentence
+
+
+def test_a_last_token_without_text_is_known_to_be_a_stop_token():
+    def spoken(ids):
+        return letters(ids).replace("c", "")
+
+    pair = toy((0.2, 0.4, 0.4), (0.4, 0.4, 0.2))
+    trace = toy_run(pair, stop_tokens=[2], randomness=Scripted([0, 1, 2], [0.1, 0.1]))
+    stage = at(coin_tape(trace, spoken, *pair), u1=0.9, v=0.9)
+    assert {"↻ ⟨end⟩", "■ end: stop token"} <= set(words(stage))
+
+
+@pytest.mark.parametrize(
+    ("ran", "forgotten"),
+    [
+        ({"sampling": Sampling(temperature=0.5)}, {}),
+        ({"draft_sampling": Sampling(temperature=0.5)}, {}),
+        ({"draft_sampling": Sampling(top_k=1)}, {"draft_sampling": Sampling(top_k=2)}),
+        ({}, {"draft_sampling": Sampling(temperature=0)}),
+    ],
+)
+def test_another_sampling_than_the_run_had_is_refused(ran, forgotten):
+    pair = toy((0.5, 0.3, 0.2), (0.2, 0.5, 0.3))
+    trace = toy_run(pair, **ran)
+    for number, round in enumerate(trace.rounds, start=1):
+        stage = coin_tape(trace, letters, *pair, **ran, round=number)
+        *drafts, _ = cells(stage)
+        shown = [[float(row[i]) for row in drafts] for i in (2, 3)]
+        assert shown[0] == pytest.approx(round.target_prob, abs=5e-4)
+        assert shown[1] == pytest.approx(round.draft_prob, abs=5e-4)
+    with pytest.raises(ValueError, match="not the models or the sampling of this run: give"):
+        coin_tape(trace, letters, *pair, **forgotten)
+
+
+@pytest.mark.parametrize("other", [toy((0.5, 0.4, 0.1)), toy(q=(0.4, 0.6, 0)), models()])
+def test_another_pair_than_the_run_had_is_refused(other):
+    trace = toy_run(toy(), randomness=Scripted([2, 0, 1] * 9, [0.5] * 9))
+    with pytest.raises(ValueError, match="not the models"):
+        coin_tape(trace, letters, *other)
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float64])
+def test_only_a_model_that_rounds_coarsely_may_differ_from_its_run(dtype):
+    class Rounding(TableModel):
+        """Its logits are one bfloat16 step off where the whole text is read at once."""
+
+        def forward(self, tokens, keep=None):
+            step = 0.004 * (len(tokens) > 3)
+            return (super().forward(tokens, keep) + step * torch.tensor([1, 0, 0])).to(dtype)
+
+    pair = Rounding(lambda prefix: (0.41, 0.39, 0.2), 3), toy()[1]
+    trace = toy_run(pair)
+    if dtype == torch.float64:
+        with pytest.raises(ValueError, match="not the models"):
+            coin_tape(trace, letters, *pair, round=3)
+    else:
+        assert "as it ran" in coin_tape(trace, letters, *pair, round=3).sentence
+
+
+@pytest.mark.parametrize("live", [True, False])
+def test_other_coins_may_fill_the_text(live):
+    pair = toy((0.4, 0.4, 0.2), (0.2, 0.4, 0.4))
+    coins = [0.9] * 9
+    trace = toy_run(pair, max_new_tokens=4, randomness=Scripted([0, 2, 0, 1, 1], coins))
+    assert [len(round.emitted) for round in trace.rounds] == [2, 2]
+    stage = coin_tape(trace, letters, *(pair if live else ()))
+    assert "ends here" not in at(stage, u2=0).sentence
+    trace = toy_run(pair, max_new_tokens=3, randomness=Scripted([2, 0, 0, 1, 2], coins))
+    assert [len(round.emitted) for round in trace.rounds] == [1, 2]
+    stage = at(coin_tape(trace, letters, *(pair if live else ())), u1=0, u2=0)
+    assert "ends here (length)" in stage.sentence and "■ end: length" in words(stage)
+
+
+def on_the_grid(stage) -> bool:
+    """Whether each slider's value is one that its number field takes."""
+    values = {c["name"]: c["options"] for c in stage.controls if c["kind"] == "range"}
+    return all(
+        options["min"] <= stage.state[name] <= options["max"]
+        and stage.state[name] == round(stage.state[name], 3)
+        and options["step"] == 0.001
+        for name, options in values.items()
+    )
+
+
+RARE = (0.4993, 0.0004, 0.5003)
+
+
+@pytest.mark.parametrize("p", [RARE, (0.9996, 0.0004, 0.0), (0.9, 0.0998, 0.0002)])
+def test_a_token_that_no_short_coin_draws_is_shown_as_it_ran(p):
+    rare = p.index(min(x for x in p if x > 0))
+    trace = toy_run(toy(p, p), randomness=Scripted([0, 0, rare] * 9, [0.5] * 99))
+    stage = coin_tape(trace, letters, *toy(p, p))
+    assert on_the_grid(stage) and "as it ran" in stage.sentence
+    assert cells(stage)[-1][1] == "abc"[rare]
+    # While v is left alone it draws the same token from the same row.
+    assert "as it ran" in at(stage, u1=0.25).sentence
+    assert "with other coins" in at(stage, v=0.1).sentence
+
+
+@pytest.mark.parametrize("live", [True, False])
+def test_a_coin_too_near_1_to_be_set_still_rejects(live):
+    pair = toy((0.49975, 0.3, 0.20025), (0.5, 0.3, 0.2))
+    script = Scripted([0, 1, 2, 0, 2, 2], [0.9999, 0.5, 0.9999])
+    trace = toy_run(pair, max_new_tokens=3, randomness=script)
+    assert trace.rounds[0].accepted == 0
+    stage = coin_tape(trace, letters, *(pair if live else ()))
+    assert on_the_grid(stage) and "as it ran" in stage.sentence
+    assert [row[6] for row in cells(stage)] == ["replaced", "never judged", "corrected"]
+    assert "with other coins" not in at(stage, u2=0.25).sentence
+    assert cells(at(stage, u1=0.99))[0][6] == "kept"
+
+
+@pytest.mark.parametrize("error", [ValueError, RuntimeError, KeyError])
+def test_an_error_in_another_round_is_said_and_does_not_last(error):
+    pair = toy()
+    trace = toy_run(pair)
+    stage = coin_tape(trace, letters, *pair)
+    picture, forward, drawn = stage.svg, pair[0].forward, stage.drawn
+
+    def fail(tokens, keep=None):
+        raise error("out of memory")
+
+    pair[0].forward = fail
+    stage.state = {**stage.state, "round": 2}
+    assert stage.problem and stage.svg == picture and stage.drawn == drawn + 1
+    at(stage, round=1)
+    pair[0].forward = forward
+    assert "Round 2 of" in at(stage, round=2).sentence
 
 
 @pytest.mark.parametrize("gamma", [1, 4, 8])
@@ -248,7 +424,7 @@ def test_the_same_state_gives_the_same_bytes():
 
 def test_a_picture_is_of_the_round_it_is_given():
     rows = Rows(torch.tensor([[0.6, 0.4]] * 2), torch.tensor([[0.8, 0.2]]), (0,))
-    played, _ = rows.play([0.76], 0.5)
+    played = rows.play([0.76], 0.5)
     picture = draw_coin_tape(played, "AB".__getitem__, "By hand")
     assert [row[6] for row in cells(picture)] == ["replaced", "corrected"]
     assert cells(picture)[0][4] == "0.750"

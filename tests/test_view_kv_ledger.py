@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import time
 import xml.etree.ElementTree as ET
+from dataclasses import replace
 from functools import cache
 
 import pytest
@@ -23,6 +24,19 @@ HOSTILE = '<b>&"</script>'
 @pytest.fixture(scope="module")
 def pair():
     return load_pair("storyworld", dtype="float64", max_length=256)
+
+
+@pytest.fixture(scope="module")
+def single(pair):
+    """Runs with one draft a round, whose first two rounds are full accepts."""
+
+    @cache
+    def record(fault: str) -> Ledger:
+        ledger = record_caches(pair, pair.encode(PROMPT), gamma=1, seed=0, fault=fault)
+        assert [entry.round.accepted for entry in ledger.rounds[:2]] == [1, 1]
+        return ledger
+
+    return record
 
 
 @pytest.fixture(scope="module")
@@ -111,8 +125,8 @@ def test_a_round_goes_through_its_three_pictures(recorded, pair):
     assert [mark for mark, _ in lane(verify.svg, text)] == [*"✓✓✓✓◆✓✗––"]
     assert [mark for mark, _ in lane(verify.svg, target)] == [*"✓✓✓✓✓????"]
     assert [mark for mark, _ in lane(back.svg, text)] == [*"✓✓✓✓✓✓◆"]
-    assert [mark for mark, _ in lane(back.svg, target)] == [*"✓✓✓✓✓✓✗✗✗"]
-    assert [mark for mark, _ in lane(back.svg, drafted)] == [*"✓✓✓✓✓✓✗✗"]
+    assert [mark for mark, _ in lane(back.svg, target)] == [*"✓✓✓✓✓✓✗––"]
+    assert [mark for mark, _ in lane(back.svg, drafted)] == [*"✓✓✓✓✓✓✗–"]
     written = [pair.decode([t]) or "special" for t in (*entry.text, *entry.round.emitted)]
     assert [word for _, word in lane(back.svg, text)] == written
 
@@ -123,6 +137,62 @@ def test_a_full_accept_leaves_the_draft_one_row_short(recorded, pair):
     picture = draw_kv_ledger(ledger, pair.decode, 3 * number + 3)
     assert [mark for mark, _ in lane(picture.svg, 212)][-1] == "○"
     assert "○" not in [mark for mark, _ in lane(picture.svg, 164)]
+
+
+def test_a_cut_row_has_the_mark_its_draft_has_in_the_text(recorded, pair):
+    ledger = recorded(None)
+    for number, entry in enumerate(ledger.rounds):
+        verify, back = (draw_kv_ledger(ledger, pair.decode, 3 * number + s) for s in (2, 3))
+        judged = [mark for mark, _ in lane(verify.svg, 116)][-entry.round.gamma :]
+        thrown = [mark for mark in judged if mark in "✗–"] if entry.round.gamma else []
+        for y, side in ((164, "target"), (212, "draft")):
+            cut = len(getattr(entry, side).full) - len(getattr(entry, side).after)
+            marks = [mark for mark, _ in lane(back.svg, y)]
+            assert [mark for mark in marks if mark in "✗–"] == thrown[:cut]
+    assert all(words.count("rejected") == (state == "rejected")
+               for state, (_, words, *_) in STATES.items())  # fmt: skip
+
+
+def test_a_draft_past_the_end_is_not_called_unjudged(recorded, pair):
+    ledger = recorded(None)
+    number = next(i for i, e in enumerate(ledger.rounds) if e.round.accepted == 4)
+    entry = ledger.rounds[number]
+    ended = replace(entry, round=replace(entry.round, emitted=entry.round.emitted[:2]))
+    rounds = (*ledger.rounds[:number], ended)
+    picture = draw_kv_ledger(replace(ledger, rounds=rounds), pair.decode, 3 * number + 2)
+    assert [mark for mark, _ in lane(picture.svg, 116)][-4:] == [*"✓✓■■"]
+
+
+def test_the_row_of_an_accepted_draft_that_was_cut_off_is_lost(single, pair):
+    ledger = single("M18b")
+    first, second = (draw_kv_ledger(ledger, pair.decode, step) for step in (3, 6))
+    accepted = pair.decode(ledger.rounds[0].round.drafted)
+    assert lane(first.svg, 164)[-1] == ("∅", accepted)
+    assert "1 row wrong in the target cache (1 lost)" in first.sentence and "!1" in texts(first.svg)
+    assert ledger.rounds[1].target.error > 1
+    assert [mark for mark, _ in lane(second.svg, 164)] == [*"✓✓✓✓✓↔↔∅"]
+    assert lane(second.svg, 164)[-1] == ("∅", accepted)
+    assert "3 rows wrong in the target cache (1 lost)" in second.sentence
+
+
+def test_a_short_draft_is_wrong_once_something_newer_was_fed(single, pair):
+    ledger = single("M19b")
+    pictures = [draw_kv_ledger(ledger, pair.decode, step) for step in (3, 4, 6)]
+    marks = [[mark for mark, _ in lane(picture.svg, 212)] for picture in pictures]
+    assert marks == [[*"✓✓✓✓✓○"], [*"✓✓✓✓✓↔∅"], [*"✓✓✓✓✓↔∅○"]]
+    assert lane(pictures[1].svg, 212)[-1][1] == pair.decode(ledger.rounds[0].round.drafted)
+    assert "No row is wrong" in pictures[0].sentence
+    for picture in pictures[1:]:
+        assert "2 rows wrong in the draft cache (1 lost)" in picture.sentence
+
+
+@pytest.mark.parametrize("fault", ["M18", "M18b", "M18c", "M19", "M19b"])
+def test_logits_that_are_off_never_stand_beside_rows_that_are_right(recorded, single, fault):
+    for ledger in (recorded(fault), single(fault)):
+        for number, entry in enumerate(ledger.rounds):
+            for side in ("target", "draft"):
+                if (getattr(entry, side).error or 0) > 1e-6:
+                    assert Moment(ledger, number, 1).wrong(side)
 
 
 @pytest.mark.parametrize("fault", [None, "M18", "M18b", "M19", "M19b"])

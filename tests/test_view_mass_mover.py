@@ -114,7 +114,7 @@ def test_picture_stays_inside_its_frame():
     [
         ({"p": ".6 x"}, "numbers with spaces"),
         ({"p": "1"}, "2 to 6 numbers, not 1"),
-        ({"q": "1.2 -.2"}, "-.2 is below 0"),
+        ({"q": "-.2 1.2"}, "-.2 is below 0"),
         ({"q": "nan .5"}, "must be numbers"),
         ({"p": ".6 .3"}, "add up to 1; these add up to 0.9"),
         ({"p": ".5 .3 .2"}, "p has 3 numbers and q has 2"),

@@ -13,7 +13,9 @@ from specdec_core.lab import museum
 from specdec_core.lab.museum import MISTAKES
 from specdec_core.widgets.museum_wall import (
     BARS_X,
+    BREAKS_X,
     COLUMNS,
+    TITLE_X,
     WIDTH,
     draw_museum_wall,
     museum_wall,
@@ -103,15 +105,22 @@ def test_a_run_that_breaks_off_says_so():
 
 @pytest.mark.parametrize("id", MISTAKES)
 def test_every_mistake_runs_on_the_readers_numbers(id):
-    for p, q in ((".6 .4", ".8 .2"), ("1 0", "0 1"), (".6 .4", ".6 .4")):
+    for p, q in ((".6 .4", ".8 .2"), (".6 .4", ".6 .4")):
         assert draw_museum_wall(id, id, "mine", p, q).sentence
+
+
+def test_numbers_on_which_no_decoder_runs_are_not_the_mistakes_fault():
+    """Where nothing may come twice, one possible token is not enough for a text of two."""
+    with pytest.raises(ValueError, match="No decoder runs on these numbers"):
+        draw_museum_wall("M13", "M13", "mine", "1 0", "0 1")
+    assert draw_museum_wall("M1", "M1", "mine", "1 0", "0 1").sentence
 
 
 @pytest.mark.parametrize(
     ("p", "said"),
     [
         (".6 .5", "add up to 1"),
-        ("1.2 -.2", "-.2 is below 0"),
+        ("1.2 -.2", "1.2 is above 1"),
         (".6 x", "must be numbers"),
         ("<b>", "must be numbers"),
         ("1", "needs 2 to 3 numbers, not 1"),
@@ -178,6 +187,20 @@ def test_text_of_the_panel_stays_inside_it():
             panel = svg[: svg.rindex("<text", 0, svg.index("mistake, on its own toy"))]
             ends = [float(y) for y in re.findall(r'<text x="\d+" y="([\d.]+)"', panel)]
             assert max(ends) < 250
+
+
+def test_words_of_the_panel_are_plain_and_titles_end_before_the_next_column():
+    longest = max(len(mistake.title) for mistake in MISTAKES.values())
+    assert 5.6 * longest < BREAKS_X - TITLE_X
+    for id, mistake in MISTAKES.items():
+        words = " ".join(texts(draw_museum_wall(id, id)))
+        assert "`" not in words
+        assert ("no page to cite" in words) == (not mistake.link)
+
+
+def test_fields_that_count_only_for_the_readers_pair_say_so():
+    labels = [control["label"] for control in museum_wall().controls]
+    assert labels[-2:] == ["my p", "my q"]
 
 
 def test_sources_are_links_in_the_table():

@@ -237,6 +237,8 @@ def test_hostile_tokens_are_text():
         ({"p": "1/0 1"}, "p must be numbers"),
         ({"q": ".5 .6"}, "q must be probabilities that add up to 1; these add up to 1.1"),
         ({"q": "1.5 -.5"}, "q must be probabilities"),
+        ({"p": "1/3 2/3", "q": ".501 .499"}, "p and q together may have three decimals"),
+        ({"p": "261/997 736/997", "q": "779/991 212/991"}, "one common denominator up to 1000"),
         ({"q": "1"}, "q needs 2 to 3 numbers, not 1"),
         ({"p": ".5 .3 .2"}, "p has 3 tokens and q has 2"),
         ({"p": ".5 .5 | .5 .5"}, "or 3 rows"),
@@ -271,6 +273,20 @@ def test_stage_takes_rows_as_numbers_or_text():
     assert "p must be numbers" in stage.problem and "sum 18/25" in stage.svg
     rows = proof_tree([(0.6, 0.4), (0.9, 0.1), (0.2, 0.8)], "1/2 1/2", gamma=2, words=("a", "b"))
     assert rows.state["p"] == "0.6 0.4 | 0.9 0.1 | 0.2 0.8" and "p(a) = 3/5" in rows.svg
+
+
+def test_a_chapter_offers_only_the_rules_it_explains():
+    def offered(stage):
+        (control,) = (c for c in stage.controls if c["name"] == "mistake")
+        return [value for value, _ in control["options"]["choices"]]
+
+    assert offered(proof_tree()) == list(RULES)
+    few = proof_tree(rules=("M1", "M5"))
+    assert offered(few) == ["none", "M1", "M5"]
+    few.state = {**few.state, "mistake": "M5"}
+    assert "With M5" in few.sentence and "they differ" in few.sentence
+    with pytest.raises(ValueError, match="no rule 'M3'"):
+        proof_tree(rules=("M1", "M3"))
 
 
 def test_a_real_position_of_the_bundled_pair():

@@ -62,6 +62,9 @@ def test_numbers_are_those_of_the_check(mistake, length):
     assert cells["true total variation"] == f"{total_variation(right, wrong):.3g}"
     assert cells["power"] == f"{power(right, wrong, 1000, 0.01):.4f}"
     assert ("passes" if check.passes(0.01) else "rejects") in drawn.sentence
+    tiny = check.p_value < 1e-12
+    chance = "below 1e-12" if tiny else f"{check.p_value:.2g}"
+    assert f"(p-value {chance})" in drawn.sentence
     inside = check.total_variation <= null_band(right, 1000, 0.01)
     assert ("◇ seen: inside the band" if inside else "◆ seen: outside the band") in texts(drawn)
 
@@ -164,4 +167,5 @@ def test_the_stage_keeps_its_picture_after_bad_input():
     stage.state = {**stage.state, "toy": "mine", "p": ".6 .6"}
     assert "add up to 1" in stage.problem and stage.svg == before
     assert all(control["label"] for control in stage.controls)
+    assert [control["label"] for control in stage.controls][-2:] == ["my p", "my q"]
     assert "pair" not in dict(stage.controls[1]["options"]["choices"])

@@ -86,8 +86,43 @@ def test_rows_are_the_forwards_of_each_prefix(pair, second):
 def test_the_stair_has_one_step_more_in_each_row(second):
     one = second[2]
     assert texts(draw(one)).count("sees") == sum(2 + i for i in range(5))
-    shown = texts(draw(one, row=4))
-    assert shown.count("?") == 5 + 1
+
+
+def test_the_row_in_hand_shows_what_it_sees(second):
+    for row in range(5):
+        picture = draw(second[2], row=row)
+        shown, groups = texts(picture), ET.fromstring(picture.svg).iter(f"{SVG}g")
+        slots = [g for g in groups if (g.get("aria-label") or "").startswith("drop")]
+        assert len(slots) == 5
+        assert {s.find(f"{SVG}rect").get("fill-opacity") for s in slots} == {"0"}
+        assert shown.count("sees") == sum(2 + i for i in range(5))
+        assert shown.count("?") == 5 + 1  # the five places and the bonus token's name
+
+
+def test_nothing_is_in_hand_when_all_rows_are_right(second):
+    for row in (0, 4, 5):
+        done = draw(second[2], placed=ALL, row=row)
+        assert list(parts(done)) == ["start over, no row placed"]
+        assert texts(done).count("?") == 1 and not [t for t in texts(done) if "▶" in t]
+
+
+def test_a_wrong_row_stays_in_hand_and_a_right_one_hands_on(second):
+    one = second[2]
+    slots = parts(draw(one, placed=(0, 2, 0, 0, 0, 0, 0)))
+    assert slots["drop row 0 on x3"] == {"r0": ["3"], "row": ["0"]}
+    assert slots["drop row 0 on x1"] == {"r0": ["1"], "row": ["2"]}  # row 1 is right already
+    last = parts(draw(one, placed=(1, 2, 0, 4, 5, 0, 0), row=2))
+    assert last["drop row 2 on x3"] == {"r2": ["3"], "row": ["5"]}
+    first = parts(draw(one, placed=(0, 2, 3, 4, 0, 0, 0), row=4))
+    assert first["drop row 4 on the bonus token"] == {"r4": ["5"], "row": ["0"]}
+
+
+def test_a_higher_gamma_puts_its_new_row_in_hand(pair):
+    longer = one_pass(pair, *greedy_run(pair, "Once upon a time", 5, 1)[0])
+    placed = (1, 2, 3, 4, 5, 0, 0)
+    assert "▶ row 5" in texts(draw(longer, placed=placed, row=5))
+    shorter = one_pass(pair, *greedy_run(pair, "Once upon a time", 2, 1)[0])
+    assert "▶ row 1" in texts(draw(shorter, placed=(1, 4, 3, 4, 5, 0, 0), row=5))
 
 
 def test_the_right_wiring_is_the_run_and_the_others_are_not(pair, second):
@@ -160,7 +195,7 @@ def test_a_row_is_dropped_on_its_token(second):
     one = second[2]
     slots = parts(draw(one, row=2))
     assert slots["drop row 2 on x3"] == {"r2": ["3"], "row": ["3"]}
-    assert slots["drop row 2 on the bonus token"] == {"r2": ["5"], "row": ["3"]}
+    assert slots["drop row 2 on the bonus token"] == {"r2": ["5"], "row": ["2"]}
     assert slots["take row 4"] == {"row": ["4"]}
     assert set(slots["start over, no row placed"]) == {f"r{i}" for i in range(7)} | {"row"}
     flips = parts(draw(one, "+1"))
@@ -169,11 +204,16 @@ def test_a_row_is_dropped_on_its_token(second):
 
 def test_each_wrong_place_is_told_why(second):
     one = second[2]
-    seen = draw(one, placed=(1, 1, 0, 0, 0, 0, 0), row=2)
+    seen = draw(one, placed=(1, 1, 0, 0, 0, 0, 0), row=1)
     assert "Row 1 is wrong on x1: it has seen x1" in seen.sentence
-    ahead = draw(one, placed=(1, 4, 0, 0, 0, 0, 0), row=2)
+    assert "✗ seen" in texts(seen) and "✗ row 1 stays in hand: click another ?" in texts(seen)
+    ahead = draw(one, placed=(1, 4, 0, 0, 0, 0, 0), row=1)
     assert "Row 1 is wrong on x4: it has not seen x2" in ahead.sentence
     assert texts(ahead).count("✓ yes") == texts(ahead).count("✗ no") == 1
+    left = draw(one, placed=(1, 4, 0, 0, 0, 0, 0), row=2).sentence
+    assert "Row 2 is in hand: it sees the text up to x2" in left
+    assert left.endswith("Row 1 is wrong on x4.")
+    assert "Row 0 is in hand, and right on x1" in draw(one, placed=(1, *NONE[1:])).sentence
     assert draw(one, placed=ALL, row=4).sentence.startswith("All 5 rows are right")
     assert "5 of 5 rows right" in texts(draw(one, placed=ALL, row=4))
 
@@ -181,8 +221,10 @@ def test_each_wrong_place_is_told_why(second):
 def test_every_part_stays_inside_the_frame(pair, second):
     longest = one_pass(pair, *greedy_run(pair, "def add(", MOST_GAMMA, 1)[0])
     for one in (second[2], longest, replace(second[2], drafted=("hippopotamus",) * 4)):
-        for wiring in WIRINGS:
-            root = ET.fromstring(draw(one, wiring, ALL, 3).svg)
+        pictures = [draw(one, wiring, ALL, 3) for wiring in WIRINGS]
+        pictures += [draw(one, placed=(1, *NONE[1:]), row=1), draw(one, placed=(3, *NONE[1:]))]
+        for picture in pictures:
+            root = ET.fromstring(picture.svg)
             for node in root.iter():
                 if node.get("x") is None:
                     continue

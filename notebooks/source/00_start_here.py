@@ -7,7 +7,7 @@
 #
 # | to read | to do | needs | runs |
 # |---|---|---|---|
-# | 15 minutes | 15 minutes | nothing but this notebook | offline, on a laptop CPU, in under 30 s |
+# | 15 minutes | 15 minutes | a little Python | offline, on a laptop CPU, in about half a minute |
 
 # %%
 from specdec_core import Sampling, Seeded, TableDrafter, TableModel, load_pair
@@ -22,8 +22,9 @@ from specdec_core.widgets import bet, bet_board, origin_ribbon
 #
 # Two models share a vocabulary of whole words; a word or a mark such as a comma is one **token**. Each
 # model gives every token a probability of coming next. The **target** is deep and slow. The **draft** is
-# shallow and quick. Below, they continue *Once upon a time* together. Look at the picture before you
-# read on.
+# shallow and quick. The draft guesses a few words, the target checks them all in one pass: that is
+# **speculative decoding**. Below, they continue *Once upon a time* together. Look at the picture before
+# you read on.
 
 # %%
 pair = load_pair("storyworld", dtype="float64")
@@ -53,7 +54,8 @@ origin_ribbon(out.trace, pair.decode)
 #
 # - *"The small model lowers the quality."* The probability of every text, its **law**, stays the same.
 # - *"A rejected word was a wrong word."* It was a word the draft offered too often.
-# - *"Speculation needs the same words twice."* It needs the same **probabilities**.
+# - *"Plain and speculative decoding must write the same words."* They must give each text the same
+#   **probability**.
 
 # %% [markdown]
 # ## How this workbook works
@@ -61,10 +63,12 @@ origin_ribbon(out.trace, pair.decode)
 # - The chapters build on each other: 00 to 06 tell the exact algorithm. Later ones are being written.
 # - Run cells from top to bottom with <kbd>Shift</kbd>+<kbd>Enter</kbd>.
 # - **Predict** cells hold a variable set to `None`, or a slider. Put your guess there first, then run
-#   on. Being wrong is the point: you remember what surprised you. Guesses stay on your machine.
+#   on. Where a chapter asks without either, answer in your head. Being wrong is the point: you remember
+#   what surprised you. Guesses stay on your machine.
 # - **Exercises** have a stub, a check below it, three hints and a solution. A check answers *not
 #   attempted*, *wrong because ...* or *right*.
-# - The code a chapter prints is the code that ran: it comes from the package, under test.
+# - The code a chapter prints is the code that ran: it comes from the package, under test. It uses
+#   PyTorch. A little PyTorch or NumPy helps; without, skim it: the text says what it does.
 # - Every picture has a sentence below it and a table inside it, and stays when you close the kernel.
 #
 # First, see whether your machine is ready.
@@ -106,13 +110,17 @@ forwards_bet.settle(my_forwards, stats.target_forwards)
 
 # %% [markdown]
 # The counts behind it. `acceptance_rate` counts only drafts that were judged. A draft that comes after
-# a rejection is never looked at. Near the end a round drafts fewer, since only so many words are left.
+# a rejection is never looked at. Eight rounds draft 8 words; the ninth drafts none, since one word was
+# left to write.
 
 # %%
 print("drafted: ", stats.drafted)
 print("accepted:", stats.accepted)
 print("rejected:", stats.rejected)
 print("never judged:", stats.drafted - stats.accepted - stats.rejected)
+
+# %% [markdown]
+# Two numbers sum a run up. `block_efficiency` is the mean number of tokens emitted per target forward.
 
 # %%
 print(f"acceptance rate          {stats.acceptance_rate:.3f}")
@@ -134,19 +142,21 @@ print("emitted:", [pair.decode([t]) for t in tenth.emitted])
 # how likely the target was to write it. A coin $u$, uniform between 0 and 1, decided.
 
 # %%
-for token, p, q, u in zip(tenth.drafted, tenth.target_prob, tenth.draft_prob, tenth.u):
-    verdict = "keep" if u * q < p else "reject"
+columns = tenth.drafted, tenth.target_prob, tenth.draft_prob, tenth.u, tenth.verdicts
+for token, p, q, u, verdict in zip(*columns):
     print(f"{pair.decode([token]):>10}  p = {p:.3f}  q = {q:.3f}  u = {u:.3f}  {verdict}")
 
 # %% [markdown]
 # Where the target likes a word at least as much as the draft does ($p \ge q$), no coin can reject it.
 # Where it likes the word less, the word stays with probability $p/q$. The rejected word was a good one:
 # the target itself would write it about one time in five. The draft offers it a little more often.
+# The fourth word stood after the rejected one, so its coin decided nothing.
 
 # %% [markdown]
 # ## Explain
 #
-# One round, in a picture:
+# One round, in a picture. *Newest* is the last word of the text so far. A **row** holds a probability for
+# every word of the vocabulary, for one place in the text.
 #
 # ```text
 # text so far ──► draft ──► x1 ──► x2 ──► x3 ──► x4        four quick steps, one after the other
@@ -174,6 +184,10 @@ show_source(judge)
 show_source(residual_weights)
 
 # %% [markdown]
+# Two tricks of PyTorch: `cumprod` multiplies from the left, so that kept, kept, rejected, kept, as
+# 1 1 0 1, becomes 1 1 0 0, and its sum counts the words before the first rejection. `clamp(min=0)` is
+# max(·, 0).
+#
 # Chapter 03 proves that this rule is exact. For now, watch it run. `speculative_rounds` gives one
 # round at a time, so text can be shown as it is written.
 
@@ -189,8 +203,8 @@ for step in speculative_rounds(
 # %% [markdown]
 # ## Is it still the target's text?
 #
-# The *temperature* says how much chance there is. At temperature 0 there is nothing random: the target always writes its most likely word. So the two
-# ways of decoding must agree word for word.
+# The *temperature* says how much chance there is. At temperature 0 there is nothing random: the target
+# always writes its most likely word. So the two ways of decoding must agree word for word.
 
 # %%
 greedy = Sampling(temperature=0)
@@ -232,7 +246,8 @@ print({tokens: round(probability, 12) for tokens, probability in first_word.item
 # ## Predict once more
 #
 # The pair comes with three drafts: `weak` (a table of word pairs), `default` (one layer) and `strong`
-# (a few layers). Which will the target accept most often? Put their names in order, worst first.
+# (a few layers). Which will the target accept most often? Put their names in order, worst first, as a
+# list: `["...", "...", "..."]`.
 
 # %%
 my_order = None
@@ -250,7 +265,8 @@ for name, drafter in pair.drafters.items():
 exercises.check_order(my_order, rates)
 
 # %% [markdown]
-# A better draft is accepted more often. It also costs more for each guess. Chapter 08 weighs the two.
+# A better draft is accepted more often. It also costs more for each guess. Chapter 08
+# (planned) weighs the two.
 
 # %% [markdown]
 # ## Implement
@@ -270,7 +286,10 @@ exercises.check_tokens_per_forward(tokens_per_forward)
 # <details><summary>Hint 2</summary>Add up <code>len(round.emitted)</code> over the rounds.</details>
 # <details><summary>Hint 3</summary>Divide the tokens by the forwards, not the other way round.</details>
 #
-# The solution is how the package computes it:
+# <details><summary>Solution</summary><pre>
+# return sum(len(round.emitted) for round in rounds) / len(rounds)</pre></details>
+#
+# The package keeps the two counts while it runs and divides them:
 
 # %%
 from specdec_core.trace import Stats
@@ -294,12 +313,15 @@ exercises.check_keep(keep)
 # probability.</details>
 # <details><summary>Hint 3</summary>Multiply both sides by q, so that nothing is divided.</details>
 #
-# The solution is the line inside `judge`, which you printed above.
+# <details><summary>Solution</summary><pre>
+# return u * q &lt; p</pre></details>
+#
+# It is the line inside `judge`, which you printed above.
 
 # %% [markdown]
 # ## Break it
 #
-# The mistake seen most often in public code: after a rejection, draw the next word from $p$ itself
+# A mistake that was found in public code: after a rejection, draw the next word from $p$ itself
 # instead of from $\max(p - q, 0)$. It looks harmless. The museum of mistakes installs it from outside.
 # Predict the probability of word 0 before you run: the right one is .6.
 
@@ -365,10 +387,10 @@ for name, decode in (
 # ## What was shown, and what was not
 #
 # - Shown: on the bundled pair, 48 words took fewer target forwards than words; at temperature 0 the
-#   words were the same, for one prompt and 48 words; on a toy pair the law was the target's to the
-#   last digit.
+#   words were the same, for one prompt and 48 words; on a toy pair the law was the target's to 12
+#   digits.
 # - Not shown: that the law is the target's for every pair and every setting (chapter 06), and that it
-#   is always faster. It is not: see chapter 08.
+#   is always faster. It is not: see chapter 08 (planned).
 
 # %% [markdown]
 # The bet board holds the predictions you kept. It is empty until you keep one.
@@ -400,9 +422,12 @@ bet_board("00")
 # | γ (gamma) | how many tokens are drafted in a round |
 # | round, target forward | γ drafts and the one pass of the target that judges them |
 # | p, q | probability of a token for the target, for the draft |
+# | speculative decoding | the draft guesses a few words, the target checks them in one pass |
+# | row | a probability for every word of the vocabulary, at one place in the text |
 # | law | the probability of every possible text |
 # | residual | what p has beyond q, max(p − q, 0), scaled to sum to one |
 # | acceptance rate | the share of judged drafts that are kept |
+# | block efficiency | mean number of tokens emitted per target forward |
 # | corrected, bonus | the target's own word after a rejection, or after γ kept drafts |
 #
 # - [Leviathan, Kalman, Matias 2023](https://arxiv.org/abs/2211.17192), the algorithm

@@ -1,9 +1,9 @@
 # %% [markdown]
 # # 01 · Measure why decoding is slow
 #
-# **In this chapter you will have shown** that N tokens take N forwards of the target, since each must
-# be known before the next can be computed, while one forward that reads several known tokens costs
-# little more than one that reads one, up to a limit that you measure.
+# **In this chapter you will have shown** that in plain decoding N tokens take N forwards of the target,
+# since each must be known before the next can be computed, while one forward that reads several known
+# tokens costs little more than one that reads one, up to a limit that you measure.
 #
 # | to read | to do | needs | runs |
 # |---|---|---|---|
@@ -18,7 +18,7 @@ from specdec_core.widgets import bet, forward_race, line_figure, origin_ribbon
 # %% [markdown]
 # ## One word, one forward
 #
-# The target writes alone, without a draft. Temperature 0: it always takes its most likely word.
+# The target writes alone. Temperature 0: it always takes its most likely word.
 
 # %%
 pair = load_pair("storyworld", dtype="float64")
@@ -35,7 +35,7 @@ origin_ribbon(short.trace, pair.decode)
 #
 # ## What you will be able to do
 #
-# 1. Say why N tokens take N forwards, and what a KV cache spares you.
+# 1. Say why plain decoding takes N forwards for N tokens, and what a KV cache spares you.
 # 2. Measure a forward over 1, 8 or 256 tokens on your machine.
 # 3. Estimate how much of a step is reading weights and how much is arithmetic.
 # 4. Write a decode loop that reads no token twice.
@@ -61,7 +61,7 @@ ratio_bet
 # %% [markdown]
 # ## Run: count the forwards
 #
-# A model counts its forwards. A loop that writes the same words, in the open:
+# A loop that writes the same words, in the open:
 
 # %%
 show_source(timing.greedy_without_cache)
@@ -74,15 +74,17 @@ print("forwards:  ", target.forwards - before)
 
 # %% [markdown]
 # `forward` takes n tokens and returns n rows. Each row scores every word of the vocabulary as the next
-# one. The scores are called *logits*; the most likely word has the highest.
+# one. The scores are called *logits*; the most likely word has the highest, at `row.argmax()`. Four words
+# are five tokens here: an invisible mark, `<s>`, starts every text.
 
 # %%
 target.rollback(0)
 logits = target.forward(prompt)
 print("tokens in:", len(prompt))
 print("rows out: ", tuple(logits.shape))
-for token, row in zip(prompt[1:], logits[1:]):
-    print(f"after {pair.decode([token]):>6} comes {pair.decode([int(row.argmax())])!r}")
+for token, row in zip(prompt, logits):
+    word = pair.decode([token]) or "<s>"  # the mark decodes to nothing
+    print(f"after {word:>6} comes {pair.decode([int(row.argmax())])!r}")
 
 # %% [markdown]
 # Each row saw only the tokens up to its own. The last row gives the first new word. For the row after
@@ -94,12 +96,14 @@ for token, row in zip(prompt[1:], logits[1:]):
 # The loop above reads the prompt again for every word. It need not. A model is a stack of layers; in
 # each, a token leaves a *key* and a *value*, two vectors that later tokens look at. A token sees only
 # what came before it, so they never change. Keep them, and the next forward reads only the newest token.
-# This store is the **KV cache**, one row a token. `rollback(0)` empties it.
+# This store is the **KV cache**: one *cache row* a token (not a row of logits). `rollback(0)` empties it.
 
 # %%
+target.rollback(0)
+target.forward(prompt)
 newest = short.tokens[0]
 with_cache = target.forward([newest])[-1]
-print("rows in the cache:", target.length)
+print("cache rows:", target.length)
 target.rollback(0)
 without = target.forward(prompt + [newest])[-1]
 print("same row:", (with_cache - without).abs().max().item() < 1e-9)
@@ -113,8 +117,8 @@ for cached in (False, True):
     print(f"48 words, {'with the cache' if cached else 'without a cache':15} {rows:5} tokens read")
 
 # %% [markdown]
-# And the time? The clock runs on `quick`, the same target in float32, the usual format. A story repeated
-# makes a long text; the words do not matter to the clock.
+# The clock runs on `quick`, the same target in float32, the usual format. A story repeated makes a long
+# text.
 
 # %%
 quick = load_pair("storyworld")
@@ -130,7 +134,8 @@ line_figure(
 )
 
 # %% [markdown]
-# Without a cache each word costs more than the last; with it, hardly more. Memory pays for that:
+# Without a cache each word costs more than the last; with it, the time grows far less. Memory pays for
+# that:
 
 # %%
 config, dtype = quick.target.model.config, quick.target.dtype
@@ -143,7 +148,7 @@ print("by hand:  ", 2 * config.num_hidden_layers * config.hidden_size * dtype.it
 # ## Run: prefill against decode
 #
 # Reading a prompt is **prefill**: its tokens are known and share one forward. Writing is **decode**: one
-# forward a token. Same model, same clock:
+# forward a token.
 
 # %% tags=["nbval-ignore-output"]
 step = timing.forward_times(quick.target, text, start=255, counts=(1,))[1]
@@ -156,10 +161,12 @@ print(f"decode  {1 / step:6.0f} tokens per second")
 #
 # Between one token and a whole prompt: one forward over n tokens, after 64 that are in the cache.
 
-# %%
+# %% tags=["nbval-ignore-output"]
 measured = {"the target, on your machine": timing.forward_times(quick.target, text, start=64),
             "the draft, on your machine": timing.forward_times(quick.drafter.model, text, start=64)}
 times = measured["the target, on your machine"]
+busy = timing.disturbed(times)
+print("Your machine was busy: run this cell again." if busy else "No time is out of line.")
 
 # %% [markdown]
 # The same words, read twice: one after the other, and together. Click a block, or step n. How much does
@@ -173,18 +180,18 @@ ratio_bet.settle(my_ratio, round(times[8] / times[1], 2))
 
 # %% [markdown]
 # Now up to 256. Equal steps are equal factors: a line as steep as the upper one says "twice the tokens,
-# twice the time". Move over the points to read your numbers.
+# twice the time".
 
 # %% tags=["nbval-ignore-output"]
 line_figure(
-    {"n forwards over 1": [(n, 1e3 * n * times[1]) for n in times],
-     "1 forward over n": [(n, 1e3 * seconds) for n, seconds in times.items()]},
+    {"1 forward over n": [(n, 1e3 * seconds) for n, seconds in times.items()],
+     "n forwards over 1": [(n, 1e3 * n * times[1]) for n in times]},
     title="Time to read n tokens", x_title="tokens n", y_title="milliseconds", log=True,
 )
 
 # %% [markdown]
-# On the left the lower line is nearly **flat**. On the right it climbs like the other one. If yours is
-# jagged, your machine was busy: run the clock again.
+# On the left the lower line is nearly **flat**. On the right it climbs like the other one. Is yours
+# jagged? Run the cell `measured = ...` again.
 #
 # Is it the same work? Five words, read together and one by one, after the same 64 tokens:
 
@@ -207,7 +214,6 @@ for i in range(5):
 # ```text
 # write 4 words:  [w0] ─► w1  [w1] ─► w2  [w2] ─► w3  [w3] ─► w4   4 forwards, one by one
 # check 3 words:  [w0 g1 g2 g3] ─► rows 0 1 2 3                    1 forward
-#                  every layer's weights are read once
 # ```
 #
 # A layer multiplies n rows by matrices of weights: shapes $[n, d] \cdot [d, d'] = [n, d']$. The weights
@@ -218,7 +224,8 @@ for i in range(5):
 # $$t(n) \ge \max\left(\frac{bW}{B}, \frac{2Wn}{F}\right).$$
 #
 # While the left term is larger, n costs nothing: the step is **memory-bound**. Where the right one
-# overtakes, time grows with n: **compute-bound**. In code, one forward, whatever its n:
+# overtakes, time grows with n: **compute-bound**. In code (skim it), one call of `self.model`, whatever
+# n is:
 
 # %%
 show_source(type(target).forward)
@@ -246,7 +253,7 @@ print(f"equal at n = {read / compute:.0f} tokens")
 # %% [markdown]
 # One token leaves that GPU's arithmetic idle more than 99 % of the time. Speculation fills this idle
 # room, unless other texts do: a server that writes 300 at once has 300 rows in each forward. Choose its
-# clock.
+# clock: 5 tokens take 21.2 ms either way, no gain.
 
 # %%
 paper = {"7 billion weights, one text (computed)": 1, "the same, 300 texts at once (computed)": 300}
@@ -256,7 +263,7 @@ forward_race(
 )
 
 # %% [markdown]
-# **Is your small pair memory-bound too?** Do not assume; compute it.
+# **Is your small pair memory-bound too?** Compute it.
 
 # %% tags=["nbval-ignore-output"]
 bytes_per_second, flops_per_second = timing.machine_speed()
@@ -266,9 +273,9 @@ print(f"  its arithmetic          {1e3 * work / flops_per_second:6.2f} ms")
 
 # %% [markdown]
 # The two explain a small part of the first. The rest is **overhead**: a forward here is over a thousand
-# small operations, and starting one takes longer than its arithmetic. The curve is flat for another
-# reason, but again for a fixed cost that n tokens share: reading the weights on a big model, starting
-# operations on a tiny one. The curve alone does not tell you which.
+# calls of torch's operations, and starting one takes longer than its arithmetic. The curve is flat for
+# another reason, but again for a fixed cost that n tokens share: reading the weights on a big model,
+# starting operations on a tiny one.
 
 # %% [markdown]
 # ## What speculation does with it
@@ -279,8 +286,9 @@ print(f"  its arithmetic          {1e3 * work / flops_per_second:6.2f} ms")
 fast = speculative_decode(target, pair.drafter, prompt, gamma=4, sampling=greedy, max_new_tokens=48)
 print("same words:     ", fast.tokens == plain.tokens)
 print("target forwards:", fast.stats.target_forwards, "against", plain.stats.target_forwards)
-read_by_target = sum(round.gamma + 1 for round in fast.trace.rounds)
-print("tokens it read: ", read_by_target, "against", len(plain.tokens))
+first = len(prompt) - 1  # before the first round: the prompt without its newest token
+read_by_target = first + sum(round.gamma + 1 for round in fast.trace.rounds)
+print("tokens it read: ", read_by_target, "against", timing.rows_fed(len(prompt), 48, cached=True))
 
 # %% [markdown]
 # *More* tokens read, fewer forwards: arithmetic, which was idle, for forwards, which were the time.
@@ -304,7 +312,8 @@ exercises.check_rows_fed(rows_fed)
 # <code>written in range(new_tokens)</code>.</details>
 #
 # **Exercise 2** · medium · 10 minutes. Write the greedy loop so that no token is read twice. Begin with
-# `model.rollback(0)`, since an earlier run may have left rows. Return the new tokens alone.
+# `model.rollback(0)`, since an earlier run may have left cache rows. Leave `prompt` as it is. Return the
+# new tokens alone.
 
 # %%
 def greedy_loop(model, prompt, new_tokens):
@@ -322,7 +331,7 @@ exercises.check_greedy_loop(greedy_loop)
 # <code>int(model.forward(unread)[-1].argmax())</code>.</details>
 #
 # **Exercise 3** · easy · 5 minutes. `times` maps n to seconds. Return the largest n whose forward takes
-# **at most** twice the time of 1.
+# **at most** twice the time of 1. Times may be jagged, and in any order.
 
 # %%
 def most_tokens(times):
@@ -359,14 +368,14 @@ for _ in range(8):
     doubled.append(int(target.forward(doubled)[-1].argmax()))
 print("it writes:    ", pair.decode(doubled))
 print("it should be: ", pair.decode(prompt + plain.tokens[:8]))
-exercises.compare_prediction(my_rows, target.length, "rows")
+exercises.compare_prediction(my_rows, target.length, "cache rows")
 
 # %% [markdown]
 # The model saw *Once upon a time Once upon a time, ...* and went on. No error, and fluent text.
 # Comparing with uncached rows finds it.
 #
-# Two mistakes of the museum, in speculative decoding: `M20` drops the bonus word, `M18` leaves the rows
-# of rejected guesses in the target's cache. One changes the text. Which? Decide before you run.
+# Two mistakes of the museum, in speculative decoding: `M20` drops the bonus word, `M18` leaves the cache
+# rows of rejected guesses. One changes the text. Which? Decide before you run.
 
 # %%
 for mistake in ("M20", "M18"):
@@ -377,8 +386,8 @@ for mistake in ("M20", "M18"):
           f"{run.stats.target_forwards} target forwards")
 
 # %% [markdown]
-# By its forwards, the second looks like an unlucky draft. Only the words tell. Chapter 05 is about rows
-# that should have gone.
+# By its forwards, the second looks like an unlucky draft. Only the words tell. Chapter 05 is about cache
+# rows that should have gone.
 #
 # ## Try it yourself
 #
@@ -390,8 +399,8 @@ models = {"target, 24 layers": quick.target, "strong draft": quick.drafters["str
           "draft, 1 layer": quick.drafters["default"].model}
 lines = {}
 for name, model in models.items():
-    measured = timing.forward_times(model, text, start=64, counts=(1, 4, 16, 64, 256))
-    lines[name] = [(n, 1e3 * seconds) for n, seconds in measured.items()]
+    taken = timing.forward_times(model, text, start=64, counts=(1, 4, 16, 64, 256))
+    lines[name] = [(n, 1e3 * seconds) for n, seconds in taken.items()]
 line_figure(
     lines, title="Time of one forward over n tokens", x_title="tokens n", y_title="milliseconds",
     log=True,
@@ -400,16 +409,17 @@ line_figure(
 # %% [markdown]
 # ## What was shown, and what was not
 #
-# - Shown: 12 words took 12 forwards. On one short text, cached and uncached rows agree below 1e-9, and a
-#   forward over 5 tokens gives the rows of 5 forwards. Times: the fastest of 5 or 7 turns, one machine.
+# - Shown: in plain decoding 12 words took 12 forwards. On one short text, cached and uncached rows agree
+#   below 1e-9, and a forward over 5 tokens gives the rows of 5 forwards. Times: the fastest of 5 or 7 turns, one
+#   machine.
 # - Computed, not measured: the GPU numbers. They are lower bounds.
-# - Not shown: that speculation is faster. Drafting takes time too, and guesses fail: chapter 08.
+# - Not shown: that speculation is faster. Drafting takes time too, and guesses fail: chapter 08 (planned).
 
 # %% [markdown]
 # ## Five questions to recall
 #
-# <details><summary>1. Why do N tokens take N forwards?</summary>The row that gives a token needs the token
-# before it as input.</details>
+# <details><summary>1. Why does plain decoding take N forwards for N tokens?</summary>The row that gives
+# a token needs the token before it as input.</details>
 # <details><summary>2. What does a KV cache spare?</summary>Reading old tokens again. The number of
 # forwards stays.</details>
 # <details><summary>3. Why may a key be kept for good?</summary>A token sees only what came before it, so
@@ -426,7 +436,7 @@ line_figure(
 # |---|---|
 # | forward | one pass of a model over n tokens; n rows come out |
 # | logits | a score for each word of the vocabulary |
-# | KV cache | keys and values of the tokens read so far, one row a token |
+# | KV cache | keys and values of the tokens read so far, one cache row a token |
 # | prefill, decode | reading the prompt in one forward; writing, one forward a token |
 # | memory-bound | the time goes into reading weights |
 # | compute-bound | the time goes into arithmetic, and grows with n |
@@ -446,7 +456,7 @@ line_figure(
 # - **Where a room gets stuck:** "the cache saves forwards". Count them: N either way. And row i is about
 #   what follows token i.
 # - **Draw:** a lorry that carries the weights to the chip, with one passenger; then with eight.
-# - **Collect:** everybody's ratio for 8 tokens. Machines differ, the shape does not.
+# - **Collect:** everybody's ratio for 8 tokens.
 # - **Five-minute cut:** the ribbon, the race, the tokens read.
 # </details>
 

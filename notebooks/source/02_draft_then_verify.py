@@ -7,7 +7,7 @@
 #
 # | to read | to do | needs | runs |
 # |---|---|---|---|
-# | 20 minutes | 30 minutes | chapters 00 and 01 | offline, on a laptop CPU, in under 30 s |
+# | 20 minutes | 30 minutes | 00 and 01, a little PyTorch; skim printed code | offline, on a laptop CPU, in under 30 s |
 
 # %%
 import torch
@@ -20,7 +20,7 @@ from specdec_core.widgets import bet, staircase
 # %% [markdown]
 # ## Four guesses, five answers
 #
-# Temperature 0: both models always take their most likely word. Here is the second round of a run.
+# Temperature 0: both models take their most likely word. Here is the second round of a run.
 
 # %%
 pair = load_pair("storyworld", dtype="float64")
@@ -58,18 +58,18 @@ print("emitted:", words(second.emitted))
 # - *"The draft guesses four words at once."* It takes four steps, each after the one before.
 # - *"Four guesses need four checks."* One forward checks them all.
 # - *"Row 1 judges the first guess."* Row 1 has already read it.
-# - *"Greedy verification is an algorithm of its own."* It is the same rule, with all chance taken out.
+# - *"Greedy verification is an algorithm of its own."* It is the same rule, with chance taken out.
 
 # %% [markdown]
 # ## Predict
 #
 # A toy of two words, A and B: the text begins with either, and then each word repeats
-# the one before it with probability .9. The draft is a perfect copy of the target, so of two guesses
-# made one after the other it gets 2.0 accepted. Now it draws both guesses from **the same** context. How
-# many of 2 are accepted on average?
+# the one before it with probability .9. The draft is a perfect copy of the target, so two guesses made
+# one after the other are both accepted. Now it draws both from **the same** context. How many of 2 are
+# accepted on average?
 #
-# And the target reads four guesses in one forward. You swap the third guess for another word and run
-# the forward again. How many of its five rows stay the same, to the last bit?
+# And the target reads four guesses in one forward. Swap the third for another word and run it again. How
+# many of the five rows stay the same, to the last bit?
 
 # %%
 my_accepted = None
@@ -92,13 +92,13 @@ for i, guess in enumerate(guesses):
 
 # %% [markdown]
 # Each guess is read before the next is made. In the package's loop, `feed` is the guess that goes back
-# in:
+# in. (`keep=1`: the last row only; `reshape(1)`: a list of one; `torch.cat`: end to end.)
 
 # %%
 show_source(type(drafter).propose)
 
 # %% [markdown]
-# A tempting shortcut: ask the draft once, and draw all four guesses from that one answer.
+# A tempting shortcut: ask the draft once, and draw all four guesses from its answer.
 
 # %%
 alone = []
@@ -108,41 +108,40 @@ for i in range(4):
 print(words(alone))
 
 # %% [markdown]
-# Four guesses for one and the same place; sampling would only vary them. The museum has this mistake as
-# M21. What does it cost on the toy?
+# Four guesses for one place; sampling would only vary them. This is the museum's M21. What does it
+# cost on the toy?
 
 # %%
 def copying(text):
     after = {0: [0.9, 0.1], 1: [0.1, 0.9]}  # A follows A, B follows B
     return after[text[-1]] if len(text) > 1 else [0.5, 0.5]
 
-toy = TableModel(copying, 2), TableDrafter(copying, 2), [0]
+copies = TableModel(copying, 2), TableDrafter(copying, 2), [0]
 
-def toy_law(mistake, value):
+def toy_law(models, mistake, value):
     return exact_law(lambda coins: value(museum.decode(
-        mistake, *toy, gamma=2, max_new_tokens=3, randomness=coins
+        mistake, *models, gamma=2, max_new_tokens=3, randomness=coins
     )))
 
 # %%
 for mistake in (None, "M21"):
-    law = toy_law(mistake, lambda run: [run.stats.accepted])
+    law = toy_law(copies, mistake, lambda run: [run.stats.accepted])
     mean = sum(accepted * p for (accepted,), p in law.items())
-    text = marginal(toy_law(mistake, lambda run: run.tokens), 2)
+    text = marginal(toy_law(copies, mistake, lambda run: run.tokens), 2)
     print("chain      " if mistake is None else "one context", f"{mean:.3f} of 2 accepted")
     print("    law", {two: round(p, 12) for two, p in text.items()})
 exercises.compare_prediction(my_accepted, round(mean, 9), "of 2")
 
 # %% [markdown]
-# The first guess is as good as ever. The second is accepted with .6 where the chain had 1. And yet the
-# text keeps its law: the draft recorded the $q$ it really drew from, so the target can correct it. A bad
-# draft costs forwards, never words. That is why this mistake lives long: nothing looks wrong.
+# The first guess is as good as ever; the second is accepted with .6, not 1. Yet the text keeps its law:
+# the draft recorded the $q$ it drew from, so the target can correct it. A bad draft costs
+# forwards, never words.
 
 # %% [markdown]
 # ## Run: one forward, five rows
 #
-# Now the target. It reads the text and the four guesses, and we keep the last five rows: those after
-# the newest word of the text and after each guess. Then the slow way, once: five separate forwards,
-# each with one guess more, keeping the last row.
+# Now the target reads the text and the four guesses. We keep five rows: those after the newest word of
+# the text and after each guess. Then the slow way: five forwards, each with one guess more.
 
 # %%
 def rows_after(tokens):
@@ -155,7 +154,7 @@ separate = torch.cat([rows_after(guesses[:i])[-1:] for i in range(5)])
 print("largest difference below 1e-12:", bool((rows - separate).abs().max() < 1e-12))
 
 # %% [markdown]
-# One forward gave what five would give. How can row 1 be right, with *named* and *Ella* in the same
+# One forward gave what five give. How can row 1 be right, with *named* and *Ella* in the same
 # forward? Swap the third guess and compare the rows bit by bit:
 
 # %%
@@ -165,8 +164,9 @@ print({f"row {i}": "same" if equal else "changed" for i, equal in enumerate(same
 rows_bet.settle(my_same_rows, sum(same))
 
 # %% [markdown]
-# Rows 0, 1 and 2 never saw the third guess. The **causal mask** sees to that: each position may look at
-# itself and at what lies before it. One line makes it:
+# Rows 0, 1 and 2 never saw the third guess. The **causal mask** sees to that: each position sees itself
+# and what lies before it. One line makes it: `tril(length)` keeps the ones up to the
+# diagonal, moved right by `length`; `[None, None]` adds two axes.
 
 # %%
 from specdec_core.cache import causal_mask
@@ -177,17 +177,16 @@ print(causal_mask(rows=5, length=2, device="cpu")[0, 0].int())  # two words of t
 # %% [markdown]
 # ## See: the staircase
 #
-# The same mask, with real words. Take a row and drop it on the token it **judges**: a click or Enter on
-# the row's name, then on a **?**. Row 0 is done. Then set *Rows* to a shift, and watch the text and the
-# toy's law. Prompt, gamma, round and the toy's numbers are yours to change.
+# The same mask, with real words. Row 0 is done, row 1 is in hand (▶). Drop it on the token it
+# **judges**: a click or Enter on a **?**. A wrong row stays in hand. When all are right, set *Rows* to a
+# shift, and watch the text and the toy's law.
 
 # %%
 staircase(pair)
 
 # %% [markdown]
 # Each row judges the first token it does not see. Row 0 judges the first guess, row 1 the second; row 4
-# has seen all guesses and judges none of them: it gives the bonus token. So row 1 threw *hedgehog* out.
-# And row 1 wrote *hen*.
+# has seen them all and gives the bonus token. So row 1 threw *hedgehog* out. And row 1 wrote *hen*.
 
 # %% [markdown]
 # ## Explain
@@ -203,10 +202,11 @@ staircase(pair)
 # Row $i$ is the distribution after $i$ accepted guesses:
 # $p_i(\cdot) = p(\cdot \mid \text{text}, x_1, \dots, x_i)$, for $i = 0, \dots, \gamma$.
 #
-# In shapes: the tokens are $[\gamma]$, the rows $[\gamma + 1, V]$. The $p$ of each guess is one number per
-# row, so it is $[\gamma]$: from row $i$ the entry of $x_{i+1}$. In code it is the first line with
-# `gather`. The last row is left out there. It comes in by `row = accepted[...]`: after $n$ kept guesses
-# the next word is drawn from row $n$, whether a guess was rejected there or none was left.
+# In shapes: the tokens are $[\gamma]$, the rows $[\gamma + 1, V]$. The $p$ of each guess is $[\gamma]$: from
+# row $i$ the entry of $x_{i+1}$. In code it is the first `gather`, which takes one entry of each row;
+# the last row is left out. It comes in by `row = accepted[...]`: after $n$ kept guesses the next word is
+# drawn from row $n$, whether a guess was rejected there or none was left. (`take_along_dim`: a whole
+# row; `unsqueeze`, `squeeze`: one axis more, one less; `pad`: zeros at the end.)
 
 # %%
 from specdec_core.verify import token_rule
@@ -216,8 +216,8 @@ show_source(token_rule)
 # %% [markdown]
 # ## Run: accept greedily
 #
-# At temperature 0 the verdict needs no coin. Keep guesses while each is the most likely word of its
-# row. At the first that is not, stop, and take the row's word.
+# At temperature 0 the verdict needs no coin. Keep guesses while each is its row's most likely word. At
+# the first that is not, stop, and take the row's word.
 
 # %%
 best = rows.argmax(-1).tolist()
@@ -228,11 +228,12 @@ for i, (guess, own) in enumerate(zip(guesses, best)):
         break
 
 # %% [markdown]
-# No new algorithm. At temperature 0 a distribution has all its mass on one word: $p(x)$ is 1 or 0, and
-# $q(x)$ is 1. The test $u \cdot q < p$ of chapter 00 then keeps at 1 and rejects at 0, whatever the coin.
+# No new algorithm. At temperature 0 a distribution is *one-hot*, all its mass on one word: $p(x)$ is 1
+# or 0, and $q(x)$ is 1. The test $u \cdot q < p$ of chapter 00 then keeps at 1 and rejects at 0, whatever
+# the coin.
 #
-# A kept guess is the very word plain decoding would have written, and so is the word after it. So the
-# whole text must be equal, whoever drafts:
+# A kept guess is the word plain decoding would have written, and so is the word after it. So the
+# text must be equal, whoever drafts:
 
 # %%
 plain = autoregressive_decode(target, prompt, sampling=greedy, max_new_tokens=48)
@@ -245,8 +246,8 @@ for name, other in pair.drafters.items():
 # %% [markdown]
 # ## One tie rule
 #
-# What if two words share the top? The package takes the lowest id, always. Here is another rule, as good
-# as the first: the highest id.
+# What if two words share the top? The package takes the lowest id, always. Another rule, as good: the
+# highest id. (`flip(-1)` turns a row round.)
 
 # %%
 class HighestId(Sampling):
@@ -269,14 +270,15 @@ for label, rules in (
     print(label, run.tokens, "accepted", run.stats.accepted)
 
 # %% [markdown]
-# Where the verification breaks ties otherwise than plain decoding, the words differ, though neither is
-# wrong. Where only the draft does, the words stay and the acceptance falls. So: one rule, in one place. `max` in PyTorch returns the first of equal values; `topk` promises no order.
+# If verification breaks ties unlike plain decoding, the words differ, though neither is wrong. If only
+# the draft does, the words stay and acceptance falls. So: one rule, in one place.
+# `max` in PyTorch returns the first of equal values; `topk` promises no order.
 
 # %% [markdown]
 # ## Implement
 #
-# **Exercise 1** · easy · 5 minutes. Take the number of a row and the list of drafted tokens. Return a
-# pair: the list of drafts the row sees, and the draft it judges, or `None` where it judges none.
+# **Exercise 1** · easy · 5 minutes. From a row's number and the list of drafted tokens, return a
+# pair: the list of drafts the row sees, and the draft it judges, or `None`.
 
 # %%
 def row_duty(row, drafted):
@@ -298,7 +300,7 @@ exercises.check_row_duty(row_duty)
 # </details>
 #
 # **Exercise 2** · medium · 10 minutes. Draft a chain. `next_token(text)` gives the draft's token after a
-# list of tokens. Return the list of `gamma` drafts after `context`, and leave `context` as it is.
+# list of tokens. Return the list of `gamma` drafts, maybe none, and leave `context` as it is.
 
 # %%
 def draft_chain(next_token, context, gamma):
@@ -310,13 +312,20 @@ exercises.check_draft_chain(draft_chain)
 # %% [markdown]
 # <details><summary>Hint 1</summary>Begin with a list of your own: <code>list(context)</code>.</details>
 # <details><summary>Hint 2</summary>In a loop of gamma steps, ask for a token and append it.</details>
-# <details><summary>Hint 3</summary>Return only what came after the context.</details>
+# <details><summary>Hint 3</summary>Return only what follows the context.</details>
 #
-# The solution is `propose`, which you printed above. It feeds the newest token alone, because its cache
-# remembers the rest.
+# <details><summary>Solution</summary>
+#
+# ```python
+# text = list(context)
+# for _ in range(gamma):
+#     text.append(next_token(text))
+# return text[len(context):]
+# ```
+# </details>
 #
 # **Exercise 3** · medium · 10 minutes. Verify greedily. `best[i]` is the most likely token of row `i`.
-# Return a pair: how many drafts are kept, and the token that follows them.
+# Return a pair (count, token): how many drafts are kept, and the token after them.
 
 # %%
 def greedy_verdict(drafted, best):
@@ -332,15 +341,25 @@ exercises.check_greedy_verdict(greedy_verdict)
 # <details><summary>Hint 3</summary>That holds for n = gamma too: <code>best</code> has one entry
 # more.</details>
 #
-# The package's solution is `judge`, printed in chapter 00: it counts without a loop, since `cumprod`
-# turns everything after the first failure to 0.
+# <details><summary>Solution</summary>
+#
+# ```python
+# n = 0
+# while n < len(drafted) and drafted[n] == best[n]:
+#     n += 1
+# return n, best[n]
+# ```
+# </details>
+#
+# `judge`, printed in chapter 00, needs no loop: `cumprod`, a running product, is 0 from the first
+# failure on.
 
 # %% [markdown]
 # ## Break it
 #
-# **Row off by one** (M11). The first guess is judged with row 1, the second with row 2. The toy now:
+# **Row off by one** (M11). The first guess is judged with row 1, the second with row 2. Another toy:
 # the first word is A with .6; after A comes A with .9, after B with .2. The draft says .5 everywhere.
-# Predict the probability that the text begins with A. The right one is .6.
+# Predict the probability that the text begins with A. Right is .6.
 
 # %%
 my_broken_probability = None
@@ -359,7 +378,7 @@ right = exact_law(
 print("right", {text: round(p, 12) for text, p in marginal(right, 1).items()})
 
 # %%
-begins = marginal(toy_law("M11", lambda run: run.tokens), 1)
+begins = marginal(toy_law(toy, "M11", lambda run: run.tokens), 1)
 print("M11  ", {text: round(p, 12) for text, p in begins.items()})
 exercises.compare_prediction(my_broken_probability, round(begins[(0,)], 9), "for A")
 
@@ -374,23 +393,33 @@ for mistake in (None, "M11"):
     print(mistake or "right", run.stats.target_forwards, "forwards:", pair.decode(run.tokens))
 
 # %% [markdown]
-# Every second word is missing, and no guess is kept. One row too **early** doubles words instead;
+# At first every second word is missing, and no guess is kept. One row too **early** doubles words instead;
 # the staircase shows it with shift −1. There the toy's first word keeps its law, and only two words
 # together betray it.
 
 # %% [markdown]
-# **The greedy test, while sampling** (M5). The draft is kept only where it is the most likely word, at
-# temperature 1. Which words can still come first? And which of the museum's checks see the three
-# mistakes of this chapter?
+# **The greedy test, while sampling** (M5). At temperature 1 it keeps a draft only where it is the
+# target's likeliest word, and otherwise writes that word. Predict again: how probable is A first?
 
 # %%
-begins = marginal(toy_law("M5", lambda run: run.tokens), 1)
+my_greedy_probability = None
+
+# %%
+begins = marginal(toy_law(toy, "M5", lambda run: run.tokens), 1)
 print("M5 law:", {text: round(p, 12) for text, p in begins.items()})
+exercises.compare_prediction(my_greedy_probability, round(begins[(0,)], 9), "for A")
+
+# %% [markdown]
+# Only A can come first: the chance is gone. Which checks of the museum see these mistakes? Each compares
+# with the right run: the law of the first token, of two, of the whole text; *accepted length* is the
+# mean number of drafts kept.
+
+# %%
 for mistake in ("M5", "M11", "M21"):
     print(f"{mistake:4} {museum.MISTAKES[mistake].title}: {', '.join(museum.seen_by(mistake))}")
 
 # %% [markdown]
-# Only A can: the chance is gone. And M21 changes no text, so only a count of accepted guesses sees it.
+# M21 changes no text, so only a count of accepted guesses sees it.
 
 # %% [markdown]
 # ## Try it yourself
@@ -412,8 +441,8 @@ print("same words:", slow.tokens == fast.tokens, "| forwards:", fast.stats.targe
 # - Shown: on one context of the bundled pair, one forward gave the rows of five, to 1e-12 in float64.
 #   At temperature 0, four speculative runs after two prompts wrote the words of plain decoding. Two toy
 #   laws, exactly.
-# - Not shown: the rule **with** chance (chapter 03), the caches (chapter 05), time saved (chapter 08). In
-#   float32 another number of rows gives other last bits, so two nearly equal words may swap.
+# - Not shown: the rule **with** chance (chapter 03), the caches (chapter 05), time saved (chapter 08,
+#   planned). In float32 another number of rows gives other last bits, so two nearly equal words may swap.
 
 # %% [markdown]
 # ## Five questions to recall
@@ -435,7 +464,7 @@ print("same words:", slow.tokens == fast.tokens, "| forwards:", fast.stats.targe
 # | word | meaning |
 # |---|---|
 # | chain | guesses made one after the other, each after the ones before |
-# | newest | the last token of the text; it is fed first, before the guesses |
+# | newest | the last token of the text, fed before the guesses |
 # | row i | the target's probabilities after the text and i guesses; it judges guess i + 1 |
 # | causal mask | each position sees itself and what lies before it |
 # | greedy acceptance | keep guesses while each is the most likely token of its row |

@@ -2,8 +2,9 @@
 # # 04 · Write a whole round
 #
 # **In this chapter you will have shown** that many coins in a row keep the target's law for whole texts,
-# because a round stops at its first rejection and draws its last token from the target, while going on,
-# reusing a coin or taking the bonus from elsewhere leaves a law that no first token betrays.
+# because a round stops at its first rejection and its last token comes from the residual, or as bonus from
+# the target, while going on, reusing a coin or taking the bonus from elsewhere leaves a law that no first
+# token betrays.
 #
 # | to read | to do | needs | runs |
 # |---|---|---|---|
@@ -101,7 +102,7 @@ for name, count in counts.items():
     print(f"{count:4} {name}")
 
 # %%
-full = 100 * counts["all kept, bonus"] // len(rounds)
+full = round(100 * counts["all kept, bonus"] / len(rounds))
 full_bet.settle(my_full_rounds, full)
 
 # %%
@@ -122,7 +123,7 @@ for name in counts:
     print(f"{name}\n    drafted {drafted}\n    written {emitted}")
 
 # %% [markdown]
-# The stop token has no text, so it shows as an empty string. Another such round as a tape: whatever
+# The stop token has no text, so it shows as an empty string. Another, as a tape: whatever
 # their coins say, drafts 3 and 4 are not written.
 
 # %%
@@ -140,15 +141,15 @@ print("drafted", last.gamma, "of 4, written", len(last.emitted), "and", last.fin
 # %% [markdown]
 # ## See: the coins of a whole round
 #
-# Tokens A and B, with p and q the same at every position. Run the cell, then move the coins: drag a ◀,
-# click a bar, or use the controls. Find settings for each of these.
+# Tokens A and B, with p and q the same at every position. The coin v picks the last token: as bonus, A below
+# .6, else B. Drag a ◀, click a bar, or use the controls. Find settings for each:
 #
 # 1. Three drafts kept, and a bonus B.
 # 2. Draft 3 has a coin of 0 and is still not kept.
 # 3. A kept draft that is *not* the target's favourite.
 # 4. With drafts *B B B*: can any coins reject one?
 #
-# <details><summary>Answers</summary>1. v above .6. 2. A coin above .75 at draft 1. 3. Draft 2: the target
+# <details><summary>Answers</summary>1. v of .6 or more. 2. A coin above .75 at draft 1. 3. Draft 2: the target
 # likes A more. 4. No: B has p above q.</details>
 
 # %%
@@ -167,8 +168,8 @@ print("kept:", int(verdict.accepted), "- then token", int(verdict.token))
 # %% [markdown]
 # ## Explain
 #
-# **Why stop.** The target's rows were computed for the drafted text. Once *He* is replaced by *Every*, the
-# row that judges *loved* belongs to a text that no longer exists. Ask about the text that does:
+# **Why stop.** The target's rows were computed for the drafted text. Once *He* is rejected and *Every* stands
+# there, the row that judges *loved* belongs to a text that no longer exists. Ask about the text that does:
 
 # %%
 from specdec_core.lab.law_check import rows_of
@@ -210,7 +211,7 @@ plain = exact_law(lambda coins: autoregressive_decode(
 print("texts:", len(whole), " same law:", largest_difference(whole, plain) < 1e-12)
 
 # %% [markdown]
-# The same numbers as a tree: all the ways one round can go. The leaves of a text add up to the product of
+# As a tree: all the ways one round can go. The leaves of a text add up to the product of
 # its p. Set the rule to *M9*, going on after a rejection, and two of the four texts are off.
 
 # %%
@@ -221,7 +222,7 @@ proof_tree(".6 .4 | .9 .1 | .2 .8", ".5 .5", gamma=2)
 # %% [markdown]
 # **One fresh coin a position.** With $p = (.6, .4)$ and $q = (.4, .6)$ one draft is kept with
 # $\sum \min(p, q) = .8$, and two coins keep two drafts with $.8^2 = .64$. One coin used twice keeps
-# both too often: whatever let the first pass lets the second pass.
+# both too often: a coin low enough for the first is likely low enough for the second.
 
 # %%
 same_coin = museum.MISTAKES["M6"].example
@@ -251,8 +252,8 @@ show_source(Ending.keep)
 # %% [markdown]
 # ## Implement
 #
-# **Exercise 1** · easy · 5 minutes. Count the drafts that are kept. `p` has γ + 1 rows and `q` has γ;
-# `drafted` are ids, `coins` numbers in [0, 1).
+# **Exercise 1** · easy · 5 minutes. Count the drafts that are kept. `p` is a list of γ + 1 rows and `q` of
+# γ, each row a list; `drafted` are ids, `coins` numbers in [0, 1).
 
 # %%
 def count_kept(p, q, drafted, coins):
@@ -276,8 +277,8 @@ from specdec_core.randomness import judge
 show_source(judge)
 
 # %% [markdown]
-# **Exercise 2** · easy · 5 minutes. A round offers `block`. There is `room` for so many tokens, and each
-# id in `stop_tokens` ends the text. Return what is written, the stop token included.
+# **Exercise 2** · easy · 5 minutes. A round offers `block`. At most `room` tokens fit, and each id in
+# `stop_tokens` ends the text. Return what is written, the stop token included.
 
 # %%
 def cut_block(block, stop_tokens, room):
@@ -302,8 +303,8 @@ exercises.check_cut_block(cut_block)
 # - `randomness.first_rejection(target_prob, draft_prob)` takes p and q of the drafted tokens as tensors,
 #   tosses a coin for each, and says how many are kept.
 #
-# Return the list of new tokens. The check runs **every** outcome of every draw and coin. A wrong law that
-# is in the museum is called by its name.
+# Return the list of new tokens. The check runs **every** outcome of every draw and coin. It knows the
+# museum's mistakes by name.
 
 # %%
 def my_decode(p, q, gamma, max_new_tokens, stop_tokens, randomness):
@@ -356,8 +357,8 @@ for mistake in six:
 exercises.compare_prediction(my_seen, seen, "of six")
 
 # %% [markdown]
-# None. The numbers are total variation: the share of probability that lies on the wrong texts. The first
-# token is always judged by its own coin, in its own text. Look at γ + 1 tokens at least.
+# None. The numbers are total variation (chapter 03): the mass that has to move. The first token is always
+# judged by its own coin, in its own text. Look at more tokens: for the bonus, at γ + 1.
 #
 # M20 leaves the law alone and is only slower. Tokens its first round writes:
 
@@ -369,7 +370,7 @@ for mistake in (None, "M20"):
 
 # %% [markdown]
 # M9 on the round of the beginning, with the same drafts and coins. *He* becomes *Every*, and the loop goes
-# on to judge *loved* by its old row:
+# on to judge *loved* by its old row. The last word, *dig*, is ours:
 
 # %%
 verb = pair.encode("dig")[-1]
@@ -392,8 +393,8 @@ print(f"texts that should not exist: {past_the_end:.2f}")
 # %% [markdown]
 # ## Try it yourself
 #
-# Change the prompt, the draft, γ (up to 8) or the seed. Step through the rounds. Move the coin of a kept
-# draft above its threshold and see the rest fall away.
+# Change the prompt, the draft, γ (up to 8) or the seed. Move the coin of a kept draft above its
+# threshold and see the rest fall away.
 
 # %%
 mine = speculative_decode(
@@ -418,7 +419,8 @@ coin_tape(mine.trace, pair.decode, pair.target, pair.drafters["strong"], round=2
 # another text.</details>
 # <details><summary>2. Where does the bonus come from?</summary>From the target's row γ of the same
 # forward.</details>
-# <details><summary>3. How many coins does a round need?</summary>γ, one fresh coin a position.</details>
+# <details><summary>3. How many coins does a round need?</summary>γ, one fresh coin a position, and
+# one draw for the last token.</details>
 # <details><summary>4. The second of four kept drafts is a stop token. What is written?</summary>Two
 # tokens.</details>
 # <details><summary>5. Which test sees a wrong bonus?</summary>The law of at least γ + 1
@@ -433,7 +435,6 @@ coin_tape(mine.trace, pair.decode, pair.target, pair.drafters["strong"], round=2
 # | block | the kept drafts and the token after them |
 # | stop token | an id that ends a text and belongs to it |
 # | full accept | all γ drafts kept, and a bonus |
-# | total variation (TV) | the share of probability that lies on the wrong texts |
 #
 # - [Leviathan, Kalman, Matias 2023](https://arxiv.org/abs/2211.17192), Algorithm 1
 # - [Chen et al. 2023](https://arxiv.org/abs/2302.01318), Algorithm 2

@@ -131,7 +131,8 @@ print(f"largest |logit - logit without cache|: {max(e.target.error for e in ledg
 #
 # 1. Find a round after which the draft's cache has a dotted cell: *not fed yet*.
 # 2. Set **fault** to *target never rolled back* and step on. Watch the cells with **!** and **↔**.
-# 3. Try *one row too far* up to the last step. How many words of the text change?
+# 3. Try *one row too far* up to the last step. **∅** is a token whose row is lost. How many words of
+#    the text change?
 # 4. Try *draft never rolled back*. Do words change? Which mark in the lowest panel moves?
 
 # %%
@@ -442,7 +443,7 @@ print("target rows:", len(last.target.after), "draft rows:", len(last.draft.afte
 # | row | keys and values of one token, in all layers |
 # | pending | the newest token: in the text, in no cache |
 # | roll back | forget all rows past a length |
-# | stale row | of a rejected draft; harmful where it is still read |
+# | stale row | of a draft that was not kept; harmful where it is still read |
 # | total variation | half the sum of the differences of two laws |
 #
 # - [Leviathan, Kalman, Matias 2023](https://arxiv.org/abs/2211.17192), the algorithm

@@ -7,6 +7,7 @@ and comparing notebooks uses an empty folder, so that no prediction enters a sav
 from __future__ import annotations
 
 import json
+import math
 import os
 from dataclasses import asdict, dataclass, replace
 from numbers import Real
@@ -33,6 +34,13 @@ class Bet:
     guess: float | None = None
     measured: float | None = None
 
+    def __post_init__(self) -> None:
+        known = [x for x in (self.guess, self.measured) if x is not None]
+        if not all(math.isfinite(x) for x in (self.low, self.high, *known)):
+            raise ValueError("The numbers of a bet are finite.")
+        if not self.low < self.high:
+            raise ValueError("A bet asks about a range: low must lie below high.")
+
     @property
     def error(self) -> float:
         """How far the guess was off, as a share of the range asked about."""
@@ -53,7 +61,7 @@ def read_bets() -> dict[str, Bet]:
         return {name: Bet(**fields) for name, fields in kept.items()}
     except (FileNotFoundError, NotADirectoryError):
         return {}
-    except (AttributeError, TypeError, ValueError):
+    except (AttributeError, OSError, TypeError, ValueError):
         raise ValueError(
             f"The predictions in {file} cannot be read: mend that file, or delete it to begin anew."
         ) from None
@@ -86,5 +94,5 @@ def settle(bet: Bet, mine: float | None, measured: float) -> None:
     kept = read_bets().get(bet.name)
     guess = kept.guess if mine is None and kept else mine
     compare_prediction(guess, measured, bet.unit)
-    if isinstance(guess, Real):
+    if isinstance(guess, Real) and not isinstance(guess, bool) and math.isfinite(guess):
         keep_bet(replace(bet, guess=float(guess), measured=float(measured)))

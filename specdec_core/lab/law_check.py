@@ -111,7 +111,7 @@ def samples_needed(
 
     Raises ValueError where `most` are not enough: the laws are the same, or as good as.
     """
-    high = 32
+    high = 1
     while power(law, other, high, level) < wanted:
         if high > most:
             raise ValueError(f"These laws are too close to be told apart by {most:.0e} samples.")
@@ -131,7 +131,7 @@ def null_band(
     repeats: simulated right decoders; by default so many that 20 of them or more lie outside.
     """
     if repeats is None:
-        repeats = max(2000, math.ceil(20 / level))
+        repeats = max(10_000, math.ceil(20 / level))
     p = np.array(list(law.values()))
     counts = np.random.default_rng(seed).multinomial(samples, p / p.sum(), size=repeats)
     return float(np.quantile(0.5 * np.abs(counts / samples - p).sum(-1), 1 - level))

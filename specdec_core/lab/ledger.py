@@ -16,6 +16,7 @@ from specdec_core.decode import speculative_rounds
 from specdec_core.drafters import ModelDrafter
 from specdec_core.lab.measure import cache_bytes, draft_network
 from specdec_core.lab.museum import installed
+from specdec_core.lab.museum.caches import Passed
 from specdec_core.models import CausalLM
 from specdec_core.pairs import Pair
 from specdec_core.randomness import Seeded
@@ -30,13 +31,18 @@ class Row:
     """One row of a cache: the token it was computed from, and that token's place in the text.
 
     drafted: the round that drafted it, None for a token that was text when it was fed.
-    kept: the text took it in, at that place.
+    verdict: what the trace says of that draft, None for such a token.
     """
 
     token: int
     place: int
     drafted: int | None = None
-    kept: bool = True
+    verdict: str | None = None
+
+    @property
+    def kept(self) -> bool:
+        """The text took it in, at that place."""
+        return self.verdict in (None, "accepted")
 
 
 @dataclass(frozen=True)
@@ -117,8 +123,8 @@ class Moment:
         return cache.before if side == "target" and self.phase == 0 else cache.full
 
     def states(self, side: str) -> list[str]:
-        """The state of each of those rows: committed, speculative (not judged yet), stale (rejected
-        and still there), or out of place (the text's, at a row that is not its place)."""
+        """The state of each of those rows: committed, speculative (not judged yet), stale (of a
+        draft that was not kept), or out of place (the text's, at a row that is not its place)."""
         return [self._state(row, index) for index, row in enumerate(self.rows(side))]
 
     def _state(self, row: Row, index: int) -> str:
@@ -128,9 +134,34 @@ class Moment:
             return "stale"
         return "committed" if row.place == index else "out of place"
 
+    def lost(self, side: str) -> list[int]:
+        """Places of the text without a row that the next forwards read past."""
+        return [place for place in self._lacking(side) if place < self._fed(side)]
+
+    def unfed(self, side: str) -> list[int]:
+        """Places of the text that the draft has yet to feed; the target always has fed its own."""
+        return [place for place in self._lacking(side) if place >= self._fed(side)]
+
+    def _lacking(self, side: str) -> list[int]:
+        """Places of the text, without its newest token, that have no row."""
+        held = set(self._places(side))
+        return [place for place in range(len(self.tokens) - 1) if place not in held]
+
+    def _fed(self, side: str) -> int:
+        """The place up to which a cache must hold every row: the draft may lag, and then feeds all
+        it lacks, so there it ends with its last row."""
+        if side == "target":
+            return len(self.tokens) - 1
+        return max(self._places(side), default=0)
+
+    def _places(self, side: str) -> list[int]:
+        rows = zip(self.rows(side), self.states(side), strict=True)
+        return [row.place for row, state in rows if state != "stale"]
+
     def wrong(self, side: str) -> int:
-        """How many of those rows a pass without a cache would not have."""
-        return sum(state in ("stale", "out of place") for state in self.states(side))
+        """Rows a pass without a cache would not have, and lost ones, which it would have."""
+        bad = sum(state in ("stale", "out of place") for state in self.states(side))
+        return bad + len(self.lost(side))
 
     def largest_error(self, side: str) -> float:
         """The largest `error` of one side in the rounds that are over."""
@@ -147,24 +178,18 @@ class Notes:
     length: int = 0
 
 
-class Watched:
+class Watched(Passed):
     """A language model that passes everything on and notes it."""
 
     def __init__(self, inner: CausalLM) -> None:
-        self.inner = inner
+        super().__init__(inner)
         self.notes = Notes()
 
-    def __getattr__(self, name: str) -> object:
-        return getattr(self.inner, name)
-
     def forward(self, tokens: Sequence[int] | Tensor, keep: int | None = None) -> Tensor:
-        logits = self.inner.forward(tokens, keep)
+        logits = super().forward(tokens, keep)
         self.notes.fed += [int(token) for token in tokens]
         self.notes.logits.append(logits)
         return logits
-
-    def rollback(self, length: int) -> None:
-        self.inner.rollback(length)
 
     def take(self) -> Notes:
         """What was noted since the last call."""
@@ -225,10 +250,11 @@ def _one_cache(
         before = caches[-1].after if caches else ()
         # The target reads every draft; the draft never reads its last one.
         reading = [*text, *round.drafted][: len(text) + round.gamma - side]
-        kept = len(text) + round.verdicts.count("accepted")
         places = range(len(reading) - len(notes.fed), len(reading))
         rows = tuple(
-            Row(token, place, number if place >= len(text) else None, place < kept)
+            Row(token, place, number, round.verdicts[place - len(text)])
+            if place >= len(text)
+            else Row(token, place)
             for token, place in zip(notes.fed, places, strict=True)
         )
         if side == 0:  # the prompt is read before the first round begins

@@ -116,6 +116,15 @@ def most_tokens(times: Mapping[int, float], limit: float = 2.0) -> int:
     return max(n for n, seconds in times.items() if seconds <= limit * times[1])
 
 
+def disturbed(times: Mapping[int, float], share: float = 0.8) -> bool:
+    """Whether a longer forward took less than `share` of the time of a shorter one.
+
+    Reading more cannot be quicker, so other work must have slowed the shorter one down.
+    """
+    seconds = [times[n] for n in sorted(times)]
+    return any(b < share * a for i, a in enumerate(seconds) for b in seconds[i + 1 :])
+
+
 def machine_speed(size: int = 768, megabytes: int = 64) -> tuple[float, float]:
     """What the CPU can do with torch's threads as set: bytes read, float32 FLOPs, each a second.
 

@@ -83,7 +83,6 @@ class BetStage(Stage):
         middle = round(asked.low + round((asked.high - asked.low) / 2 / step) * step, 6)
         self._kept = earlier.guess if known else None
         self._untouched = None if known else middle
-        self._presses = 0
         controls = [slider("guess", "your guess", asked.low, asked.high, step),
                     button("presses", "Keep this prediction")]  # fmt: skip
         super().__init__(
@@ -94,15 +93,22 @@ class BetStage(Stage):
         """Print the prediction, `mine` or else the one kept here, beside what was measured."""
         settle(self.bet, mine, measured)
 
-    def _view(self, guess: float, presses: int) -> Picture:
-        if presses > self._presses:
-            self._presses = presses
-            keep_bet(replace(self.bet, guess=float(guess)))
-            self._kept = guess
+    def _redraw(self, change: dict) -> None:
+        guess = change["new"]["guess"]
         if guess != self._untouched:
             self._untouched = None
-        said = guess if self._untouched is None or self._kept == guess else None
-        return draw_bet(self.bet, said, self._kept == guess)
+        if change["new"]["presses"] > change["old"]["presses"]:
+            try:
+                keep_bet(replace(self.bet, guess=float(guess)))
+            except ValueError as error:
+                self.problem = str(error)
+                return
+            self._kept = guess
+        super()._redraw(change)
+
+    def _view(self, guess: float, presses: int) -> Picture:
+        kept = guess == self._kept
+        return draw_bet(self.bet, guess if kept or guess != self._untouched else None, kept)
 
 
 def draw_bet_board(bets: Sequence[Bet], chapter: str = "all") -> Picture:

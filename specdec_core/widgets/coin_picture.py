@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 
+import torch
+from torch import Tensor
+
+from specdec_core.randomness import inverse_cdf, judge
 from specdec_core.trace import Round
 from specdec_core.widgets.picture import (
     INK,
@@ -30,6 +34,8 @@ ROOMY = 94  # a column narrower than this has shorter labels
 MOST_DRAFTS = 8
 CHARACTER = 6.7  # width of one monospace character at 11 px
 GREY = "#757575"
+# Coins are set in steps of 0.001.
+LARGEST_COIN = 0.999
 
 # A mark and a word first, a colour last; the words of `Round.verdicts` are the keys.
 VERDICTS = {
@@ -64,12 +70,14 @@ def draw_coin_tape(
     before: str = "",
     favourites: Sequence[int] | None = None,
     last_coin: float | None = None,
+    stop_tokens: Collection[int] = (),
 ) -> Picture:
     """One round as a picture: what each coin decided, and where each token of the text came from.
 
     round: with its coins in `u`. name: token id -> the text to show. before: the end of the
     text so far. favourites: the target's most likely token at each of the
     gamma + 1 positions. last_coin: the uniform that drew the last token, where it can be set.
+    stop_tokens: ids known to end a text; another last token may have ended a stop string.
     """
     if round.gamma > MOST_DRAFTS:
         raise ValueError(f"A coin tape has {MOST_DRAFTS} drafts at most, not {round.gamma}.")
@@ -78,12 +86,38 @@ def draw_coin_tape(
     hint = "◀ is the coin u: drag it, or click the bar"
     parts.append(svg_text(WIDTH - MARGIN, 24, hint, 11, MUTED, text_anchor="end"))
     parts += [_head(c) + _bar(c) + _verdict(c) for c in columns]
-    parts += [_last(round, name, last_coin), _text(round, name, before)]
+    parts += [_last(round, name, last_coin), _text(round, name, before, stop_tokens)]
     return Picture(
         svg_frame(WIDTH, HEIGHT, "".join(parts)),
         _sentence(round, name, title, columns),
         _table(round, name, columns),
     )
+
+
+def coin_shown(u: float, p: float, q: float) -> tuple[float, float]:
+    """The coin u of a draft as its control shows it, and as it is to be played.
+
+    Both are a coin of three digits where one near u leaves the verdict, else the second is u.
+    """
+    fell, *probs = (torch.tensor([x], dtype=torch.float64) for x in (u, p, q))
+    for candidate in (round(u, 3), round(u - 0.0005, 3), round(u + 0.0005, 3)):
+        same = judge(fell.new_tensor([candidate]), *probs) == judge(fell, *probs)
+        if 0 <= candidate <= LARGEST_COIN and same:
+            return candidate, candidate
+    return min(round(u, 3), LARGEST_COIN), u
+
+
+def last_coin_shown(token: int, row: Tensor) -> tuple[float, float]:
+    """A uniform by which `inverse_cdf` draws `token` from `row` [V], shown and to be played.
+
+    A rare token may have none of three digits; the second is then longer than the first.
+    """
+    edges = (row.cumsum(-1) / row.sum()).tolist()
+    middle = ((edges[token - 1] if token else 0.0) + edges[token]) / 2
+    for coin in (round(middle, 2), round(middle, 3), LARGEST_COIN):
+        if coin <= LARGEST_COIN and inverse_cdf(row, row.new_tensor(coin)) == token:
+            return coin, coin
+    return min(round(middle, 3), LARGEST_COIN), middle
 
 
 def _step(gamma: int) -> float:
@@ -196,7 +230,7 @@ def _bar(c: Column) -> str:
     )
     if edge > TOP:
         lose = _striped(left, TOP, edge)
-        outside = min(round((1 + c.threshold) / 2, 3), 0.999)
+        outside = min(round((1 + c.threshold) / 2, 3), LARGEST_COIN)
         label = f"let the coin of draft {c.number} reject it"
         parts.append(
             clickable(lose, label, **{f"u{c.number}": outside}) if outside > c.threshold else lose
@@ -237,9 +271,8 @@ def _marker(c: Column, ink: str, fill: str) -> str:
         + svg_text(x + 9, y + 4, words, 11, INK if fill != "none" else MUTED)
     )
     area = f'<rect x="{x - 4:g}" y="{y - 12:g}" width="38" height="24" fill="#ffffff00"/>'
-    return (
-        f'<g data-drag="u{c.number}" data-y="{BOTTOM},{TOP}" data-value="0,0.999">{body}{area}</g>'
-    )
+    ends = f'data-y="{BOTTOM},{TOP}" data-value="0,{LARGEST_COIN}"'
+    return f'<g data-drag="u{c.number}" {ends}>{body}{area}</g>'
 
 
 def _verdict(c: Column) -> str:
@@ -291,7 +324,9 @@ def _last(round_: Round, name: Callable[[int], str], coin: float | None) -> str:
     return "".join(parts)
 
 
-def _text(round: Round, name: Callable[[int], str], before: str) -> str:
+def _text(
+    round: Round, name: Callable[[int], str], before: str, stop_tokens: Collection[int]
+) -> str:
     """What was written: the text so far, then this round's tokens by origin."""
     parts = [
         f'<path d="M{MARGIN} 362H{WIDTH - MARGIN}" stroke="{LINE}"/>',
@@ -309,8 +344,9 @@ def _text(round: Round, name: Callable[[int], str], before: str) -> str:
         parts.append(_chip(x, 398, width, shown, ink, fill))
         x += width + 4
     if round.finish_reason:
-        why = "end: stop token" if round.finish_reason == "stop" else "end: length"
-        parts.append(svg_text(x + 6, 414, "■ " + why, 12, font_weight="bold"))
+        known = round.finish_reason == "stop" and round.emitted[-1] in stop_tokens
+        why = f"■ end: {round.finish_reason}" + (" token" if known else "")
+        parts.append(svg_text(x + 6, 414, why, 12, font_weight="bold"))
     parts.append(
         svg_text(MARGIN, 442, f"{len(round.emitted)} new from one target forward", 11, MUTED)
     )
@@ -321,7 +357,8 @@ def _sentence(
     round: Round, name: Callable[[int], str], title: str, columns: Sequence[Column]
 ) -> str:
     kept = [c for c in columns if c.verdict == "accepted"]
-    parts = [f"{title}: {len(kept)} of {round.gamma} drafts kept"]
+    fate = f"{len(kept)} of {round.gamma} drafts kept" if round.gamma else "nothing was drafted"
+    parts = [f"{title}: {fate}"]
     for c in columns:
         if c.verdict == "rejected":
             parts.append(
@@ -336,7 +373,8 @@ def _sentence(
         parts.append(f"{len(past)} past the end of the text")
     if len(round.emitted) > round.accepted:
         what, where = _from_what(round)
-        parts.append(f"the {_origin(round)} token '{name(round.token)}' is {what} {where}")
+        source = f"{what} {where}" if round.gamma else what
+        parts.append(f"the {_origin(round)} token '{name(round.token)}' is {source}")
     if round.finish_reason:
         parts.append(f"the text ends here ({round.finish_reason})")
     surprise = [c for c in kept if c.favourite not in (None, c.token)]

@@ -9,11 +9,13 @@ Whatever is set, the picture shows a `Round` that the core's own loop made from 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
 
 import torch
 from torch import Tensor
+from torch.nn.functional import pad
 
 from specdec_core.decode import speculative_rounds
 from specdec_core.drafters import Drafter, TableDrafter
@@ -22,17 +24,26 @@ from specdec_core.randomness import Scripted, inverse_cdf, judge, upload
 from specdec_core.sampling import Sampling
 from specdec_core.text import Ending
 from specdec_core.trace import Round, Trace, coins_for
-from specdec_core.widgets.coin_picture import draw_coin_tape
+from specdec_core.verify import emit
+from specdec_core.widgets.coin_picture import (
+    LARGEST_COIN,
+    coin_shown,
+    draw_coin_tape,
+    last_coin_shown,
+)
 from specdec_core.widgets.picture import Picture, visible
 from specdec_core.widgets.rows import floats, read_row
-from specdec_core.widgets.stage import Stage, shell_with, slider, stepper, text
+from specdec_core.widgets.stage import Control, Stage, shell_with, slider, stepper, text
 
 Decode = Callable[[Sequence[int]], str]
 # Stands for the token that would be drawn where no model is at hand to draw it.
 NOT_DRAWN = -1
-LARGEST_COIN = 0.999
 MOST_BY_HAND = 6
 MOST_ROOM = 10_000
+NOT_THIS_RUN = (
+    "These are not the models or the sampling of this run: give target, drafter, sampling and "
+    "draft_sampling as the run had them."
+)
 LETTERS = "ABCDEFGHIJ"
 
 # A dragged coin has as many digits as the screen has pixels; three are enough to read.
@@ -76,20 +87,33 @@ class Rows:
     p: Tensor
     q: Tensor
     drafted: tuple[int, ...]
-    stop_tokens: tuple[int, ...] = ()
+    stop_tokens: frozenset[int] = frozenset()
     room: int = MOST_ROOM
 
-    def play(self, coins: Sequence[float], last: float) -> tuple[Round, Tensor]:
-        """The round that the core's loop makes of these coins; and the row of its last draw."""
+    def play(self, coins: Sequence[float], last: float) -> Round:
+        """The round that the core's loop makes of these coins."""
         gamma, vocab = len(self.drafted), self.p.shape[-1]
-        randomness = Coins(self.drafted, coins, last)
         rounds = speculative_rounds(
             TableModel(lambda prefix: self.p[len(prefix) - 1], vocab),
             TableDrafter(lambda prefix: self.q[len(prefix) - 1], vocab),
             [0], gamma=gamma, max_new_tokens=self.room, stop_tokens=self.stop_tokens,
-            randomness=randomness,
+            randomness=Coins(self.drafted, coins, last),
         )  # fmt: skip
-        return next(rounds), randomness.last_row
+        return next(rounds)
+
+    def after(self, accepted: int) -> Tensor:
+        """What the token after `accepted` kept drafts is drawn from, [V], not normalised."""
+        q, randomness = pad(self.q, (0, 0, 0, 1)), Coins((), (), 0.5)
+        emit(self.p[accepted], q[accepted], randomness)
+        return randomness.last_row
+
+    def are_of(self, round: Round, tolerance: float) -> bool:
+        """Whether a recorded round could come from these rows."""
+        p, q = ([row[t].item() for row, t in zip(rows, self.drafted, strict=False)]
+                for rows in (self.p, self.q))  # fmt: skip
+        here, there = _float64([*p, *q]), _float64([*round.target_prob, *round.draft_prob])
+        close = torch.allclose(here, there, rtol=0, atol=tolerance)
+        return close and self.p[round.accepted, round.token].item() > 0
 
     @property
     def favourites(self) -> list[int]:
@@ -109,7 +133,10 @@ class CoinTape(Stage):
     def _redraw(self, change: dict) -> None:
         before, now = change["old"], change["new"]
         if now.get("round") != before.get("round"):
-            fresh = {**now, **self._starts(now["round"])}
+            fresh = dict(now)
+            # The view meets the same error, and the shell says it.
+            with suppress(Exception):
+                fresh |= self._starts(now["round"])
             if fresh != now:
                 self.state = fresh
                 return
@@ -123,6 +150,8 @@ def coin_tape(
     drafter: Drafter | None = None,
     *,
     sampling: Sampling = Sampling(),
+    draft_sampling: Sampling | None = None,
+    stop_tokens: Iterable[int] | None = None,
     round: int = 1,
 ) -> Stage:
     """A recorded run, one round at a time; its coins can be moved.
@@ -131,18 +160,21 @@ def coin_tape(
     target, drafter: the pair of the run. With them the round is played again for other coins, the
         last token included, so they must not be in the middle of a run; without them another
         verdict leaves that token open.
-    sampling: the one the run used. round: the one to show first, from 1.
+    sampling, draft_sampling: as the run had them.
+    stop_tokens: as the run had them, so that other coins end the text too. By default the last
+        token of a run that stopped, if it has no text; one with text may have ended a stop string.
+        Stop strings are not looked for: the text ends by one only where it ended in the run.
+    round: the one to show first, from 1.
 
-    Raises ValueError for a round the run does not have.
+    Raises ValueError for a round the run does not have, and where the pair does not give the p
+    and q that were recorded.
     """
-    run = _Recorded(trace, decode, target, drafter, sampling)
+    stops = _inferred_stops(trace, decode) if stop_tokens is None else frozenset(stop_tokens)
+    draft_sampling = sampling if draft_sampling is None else draft_sampling
+    run = _Recorded(trace, decode, target, drafter, sampling, draft_sampling, stops)
     most = max((r.gamma for r in trace.rounds), default=0)
-    controls = [
-        stepper("round", "round", 1, len(trace.rounds)),
-        *(slider(f"u{i}", f"coin u of draft {i}", 0, LARGEST_COIN, 0.001) for i in _count(most)),
-    ]
-    if run.live:
-        controls.append(slider("v", "coin v of the last token", 0, LARGEST_COIN, 0.001))
+    rounds = stepper("round", "round", 1, len(trace.rounds))
+    controls = [rounds, *_sliders(most)] if run.live else [rounds, *_sliders(most)[:-1]]
     idle = {f"u{i}": 0.5 for i in _count(most)}
     state = {**idle, "round": round, **run.starts(round)}
     return CoinTape(run.view, "Coin tape", controls, starts=run.starts, **state)
@@ -166,10 +198,8 @@ def coin_tape_by_hand(
         text("p", "p of A, B, ...", 12),
         text("q", "q of A, B, ...", 12),
         text("drafted", "drafted tokens", 12),
-        *(slider(f"u{i}", f"coin u of draft {i}", 0, LARGEST_COIN, 0.001)
-          for i in _count(MOST_BY_HAND)),
-        slider("v", "coin v of the last token", 0, LARGEST_COIN, 0.001),
-    ]  # fmt: skip
+        *_sliders(MOST_BY_HAND),
+    ]
     state = {f"u{i}": coin for i, coin in enumerate(coins, start=1)}
     return CoinTape(
         view_by_hand, "Coin tape", controls, starts=lambda _: {}, p=p, q=q, drafted=drafted,
@@ -187,30 +217,30 @@ def view_by_hand(p: str, q: str, drafted: str, v: float, **u: float) -> Picture:
     tokens = _letters(drafted, draft)
     gamma = len(tokens)
     rows = Rows(target.expand(gamma + 1, -1), draft.expand(gamma, -1), tokens)
-    played, _ = rows.play(_coins(u, gamma), v)
+    played = rows.play(_coins(u, gamma), v)
     return draw_coin_tape(
         played, lambda token: LETTERS[token], "One round on your numbers",
         favourites=rows.favourites, last_coin=v,
     )  # fmt: skip
 
 
+@dataclass
 class _Recorded:
     """The rounds of a run, played again with the coins the reader sets."""
 
-    def __init__(
-        self,
-        trace: Trace,
-        decode: Decode,
-        target: LanguageModel | None,
-        drafter: Drafter | None,
-        sampling: Sampling,
-    ) -> None:
-        self.trace, self.decode, self.sampling = trace, decode, sampling
-        self.target, self.drafter = target, drafter
-        self.live = target is not None and drafter is not None
-        last = trace.rounds[-1]
-        self.stop_tokens = last.emitted[-1:] if last.finish_reason == "stop" else ()
-        self._rows: dict[int, Rows] = {}
+    trace: Trace
+    decode: Decode
+    target: LanguageModel | None
+    drafter: Drafter | None
+    sampling: Sampling
+    draft_sampling: Sampling
+    stop_tokens: frozenset[int]
+    _rows: dict[int, Rows] = field(default_factory=dict)
+    _fell: dict[int, dict[str, tuple[float, float]]] = field(default_factory=dict)
+
+    @property
+    def live(self) -> bool:
+        return self.target is not None and self.drafter is not None
 
     def name(self, token: int) -> str:
         """A token as it is shown; special tokens have no text."""
@@ -223,45 +253,70 @@ class _Recorded:
             raise ValueError(f"This run has rounds 1 to {len(self.trace.rounds)}, no {number}.")
         return self.trace.rounds[number - 1]
 
+    def before(self, number: int) -> list[int]:
+        """What the run had written when the round began."""
+        return [token for r in self.trace.rounds[: number - 1] for token in r.emitted]
+
     def room(self, number: int) -> int:
         """Tokens that could still be written when the round began, where that is known."""
-        round = self.recorded(number)
-        return len(round.emitted) if round.finish_reason == "length" else MOST_ROOM
+        if self.trace.rounds[-1].finish_reason != "length":
+            return MOST_ROOM
+        return len(self.trace.tokens) - len(self.before(number))
+
+    def fell(self, number: int) -> dict[str, tuple[float, float]]:
+        """Each coin of a round: as its control shows it, and as it is played while left there."""
+        if number not in self._fell:
+            round = self.recorded(number)
+            u = coins_for(round) if round.u is None else round.u
+            facts = zip(u, round.target_prob, round.draft_prob, strict=True)
+            coins = {f"u{i}": coin_shown(*fact) for i, fact in enumerate(facts, start=1)}
+            if self.live:
+                row = self.rows(number).after(round.accepted)
+                coins["v"] = last_coin_shown(round.token, row)
+            self._fell[number] = coins
+        return self._fell[number]
 
     def starts(self, number: int) -> dict[str, float]:
-        """The coins of a round as they fell, to three digits where those decide the same."""
-        if not 1 <= number <= len(self.trace.rounds):
-            return {}
-        round = self.recorded(number)
-        fell = coins_for(round) if round.u is None else round.u
-        probs = zip(round.target_prob, round.draft_prob, strict=True)
-        coins = [_short(u, p, q) for u, (p, q) in zip(fell, probs, strict=True)]
-        state = {f"u{i}": coin for i, coin in enumerate(coins, start=1)}
-        if self.live:
-            _, row = self.rows(number).play(coins, 0.5)
-            state["v"] = _coin_for(round.token, row)
-        return state
+        """The coins of a round as its controls show them first."""
+        return {name: shown for name, (shown, _) in self.fell(number).items()}
 
     def rows(self, number: int) -> Rows:
-        """p and q of a round, computed once: the draft again, then one target forward."""
+        """p and q of a round, computed once; ValueError where they are not the recorded ones."""
         if number not in self._rows:
-            drafted = self.recorded(number).drafted
-            before = [t for r in self.trace.rounds[: number - 1] for t in r.emitted]
-            text = [*self.trace.prompt, *before]
-            self.drafter.rollback(0)
-            self.target.rollback(0)
-            draft = self.drafter.propose(text, len(drafted), self.sampling, Scripted(drafted))
+            round = self.recorded(number)
+            try:
+                p, q, tolerance = self._forwards(number)
+                rows = Rows(
+                    p.double().cpu(), q.double().cpu(), round.drafted, self.stop_tokens,
+                    self.room(number),
+                )  # fmt: skip
+                same = rows.are_of(round, tolerance)
+            except (ValueError, IndexError) as error:
+                raise ValueError(NOT_THIS_RUN) from error
+            if not same:
+                raise ValueError(NOT_THIS_RUN)
+            self._rows[number] = rows
+        return self._rows[number]
+
+    def _forwards(self, number: int) -> tuple[Tensor, Tensor, float]:
+        """The draft of a round again, then one target forward: p [gamma + 1, V], q [gamma, V],
+        and how far they may be from the recorded ones."""
+        drafted = self.recorded(number).drafted
+        text = [*self.trace.prompt, *self.before(number)]
+        self.drafter.rollback(0)
+        self.target.rollback(0)
+        try:
+            draft = self.drafter.propose(text, len(drafted), self.draft_sampling, Scripted(drafted))
             ids = upload([*text, *drafted], torch.int64, self.target.device)
             logits = self.target.forward(ids, keep=len(drafted) + 1)
             p = self.sampling.probs(logits, ids if self.sampling.processors else None)
+            q = pad(draft.probs, (0, p.shape[-1] - draft.probs.shape[-1]))
+            # The run fed its text piece by piece, which rounds otherwise than all of it at once.
+            eps = max(torch.finfo(x.dtype).eps for x in (logits, q))
+            return p, q, max(1e-6, eps**0.5)
+        finally:
             self.drafter.rollback(0)
             self.target.rollback(0)
-            q = draft.probs.new_zeros(len(drafted), p.shape[-1])
-            q[:, : draft.probs.shape[-1]] = draft.probs
-            self._rows[number] = Rows(
-                p.double().cpu(), q.double().cpu(), drafted, self.stop_tokens, self.room(number)
-            )
-        return self._rows[number]
 
     def judged_again(self, number: int, coins: Sequence[float]) -> Round:
         """The round with other coins, where no models are at hand: the verdict from p and q."""
@@ -276,25 +331,41 @@ class _Recorded:
             finish_reason=ending.reason,
         )  # fmt: skip
 
+    def played(self, number: int, coins: Sequence[float], v: float) -> Round:
+        """The round with these coins; the text that ended in the run ends here too."""
+        recorded = self.recorded(number)
+        again = self.rows(number).play(coins, v) if self.live else self.judged_again(number, coins)
+        written = (*again.drafted[: again.accepted], again.token)[: len(recorded.emitted)]
+        if recorded.finish_reason is None or written != recorded.emitted:
+            return again
+        return replace(again, emitted=written, finish_reason=recorded.finish_reason)
+
     def view(self, round: int, v: float = 0.5, **u: float) -> Picture:
         """One round of the run, with the coins `u1`, `u2`, ... and `v` of its last token."""
-        recorded = self.recorded(round)
-        coins = _coins(u, recorded.gamma)
-        if self.live:
-            rows = self.rows(round)
-            played, favourites = rows.play(coins, v)[0], rows.favourites
+        recorded, now = self.recorded(round), {**u, "v": v}
+        fell = self.fell(round)
+        coins = {n: fall if now[n] == shown else now[n] for n, (shown, fall) in fell.items()}
+        us = _coins(coins, recorded.gamma)
+        if all(now[name] == shown for name, (shown, _) in fell.items()):
+            played = replace(recorded, u=tuple(us))
         else:
-            played, favourites = self.judged_again(round, coins), None
-        same = (played.accepted, played.token) == (recorded.accepted, recorded.token)
-        title = f"Round {round} of {len(self.trace.rounds)}" + (
-            ", as it ran" if same else ", with other coins"
-        )
-        before = [t for r in self.trace.rounds[: round - 1] for t in r.emitted]
-        tail = self.decode([*self.trace.prompt, *before][-12:]).replace("\n", "⏎")
+            played = self.played(round, us, coins.get("v", v))
+        outcomes = {(r.accepted, r.token, r.emitted, r.finish_reason) for r in (played, recorded)}
+        how = "as it ran" if len(outcomes) == 1 else "with other coins"
+        text = [*self.trace.prompt, *self.before(round)]
         return draw_coin_tape(
-            played, self.name, title, before=tail, favourites=favourites,
-            last_coin=v if self.live else None,
+            played, self.name, f"Round {round} of {len(self.trace.rounds)}, {how}",
+            before=self.decode(text[-12:]).replace("\n", "⏎"),
+            favourites=self.rows(round).favourites if self.live else None,
+            last_coin=coins.get("v"), stop_tokens=self.stop_tokens,
         )  # fmt: skip
+
+
+def _inferred_stops(trace: Trace, decode: Decode) -> frozenset[int]:
+    """The stop token that a run shows for certain, if any: no stop string ends without text."""
+    token = trace.tokens[-1]
+    stopped = trace.rounds[-1].finish_reason == "stop"
+    return frozenset([token] if stopped and not decode([token]) else ())
 
 
 def _float64(values: float | Sequence[float]) -> Tensor:
@@ -303,6 +374,13 @@ def _float64(values: float | Sequence[float]) -> Tensor:
 
 def _count(most: int) -> range:
     return range(1, most + 1)
+
+
+def _sliders(most: int) -> list[Control]:
+    """A control for the coin of each draft, then one for the coin of the last token."""
+    labels = {f"u{i}": f"coin u of draft {i}" for i in _count(most)}
+    labels["v"] = "coin v of the last token"
+    return [slider(name, label, 0, LARGEST_COIN, 0.001) for name, label in labels.items()]
 
 
 def _checked(coin: float, what: str) -> float:
@@ -314,27 +392,6 @@ def _checked(coin: float, what: str) -> float:
 def _coins(u: Mapping[str, float], gamma: int) -> list[float]:
     """The coins of the first `gamma` positions; ValueError for one outside [0, 1)."""
     return [_checked(u[f"u{i}"], f"u of draft {i}") for i in _count(gamma)]
-
-
-def _short(u: float, p: float, q: float) -> float:
-    """The coin to three digits where that leaves the verdict, else as it fell."""
-    probs = _float64([p]), _float64([q])
-    verdict = judge(_float64([u]), *probs)
-    for candidate in (round(u, 3), round(u - 0.0005, 3), round(u + 0.0005, 3)):
-        if 0 <= candidate <= LARGEST_COIN and verdict == judge(_float64([candidate]), *probs):
-            return candidate
-    return u
-
-
-def _coin_for(token: int, row: Tensor) -> float:
-    """A uniform by which `inverse_cdf` draws `token` from `row`, as short as it can be."""
-    edges = (row.cumsum(-1) / row.sum()).tolist()
-    middle = ((edges[token - 1] if token else 0.0) + edges[token]) / 2
-    for digits in (2, 3, 4, 6):
-        coin = round(middle, digits)
-        if coin < 1 and inverse_cdf(row, _float64(coin)) == token:
-            return coin
-    return middle
 
 
 def _letters(words: str, q: Tensor) -> tuple[int, ...]:

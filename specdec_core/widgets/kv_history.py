@@ -14,8 +14,8 @@ LINE_STEP, PANEL = 17, 112  # from a line of numbers to the next; where the diff
 WRONG = "#b34700"
 SIDES = {"target": (-4, "#0072b2"), "draft": (4, "#7a5200")}  # how far aside, which colour
 LABELS = (
-    "round", "drafts kept", "target rows held", "· of these wrong", "draft rows held",
-    "· of these wrong",
+    "round", "drafts kept", "target rows held", "· wrong or lost", "draft rows held",
+    "· wrong or lost",
 )  # fmt: skip
 
 

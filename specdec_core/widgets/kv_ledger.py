@@ -52,17 +52,19 @@ STATES = {
     "committed": ("✓", "committed", "#0072b2", "#e5f1f8", ""),
     "newest": ("◆", "newest token", "#00694d", "#e2f4ee", ""),
     "speculative": ("?", "speculative", "#7a5200", "#fdf3d8", "4 2"),
-    "rolled back": ("✗", "rejected, rolled back", MUTED, PAPER, "2 3"),
-    "not judged": ("–", "not judged", MUTED, PAPER, "2 3"),
     "missing": ("○", "not fed yet", MUTED, PAPER, "1 3"),
-    "stale": ("!", "stale: rejected, still read", "#b34700", "#fdeee2", ""),
+    "rejected": ("✗", "rejected", MUTED, PAPER, "2 3"),
+    "not judged": ("–", "not judged", MUTED, PAPER, "2 3"),
+    "past the end": ("■", "past the end", MUTED, PAPER, "2 3"),
+    "stale": ("!", "stale: not in the text, still read", "#b34700", "#fdeee2", ""),
     "out of place": ("↔", "out of place", "#8a2f6b", "#f9e8f2", ""),
+    "lost": ("∅", "lost: no row, never fed again", "#b34700", PAPER, "4 2"),
 }
-HEAVY = ("newest", "stale", "out of place")
-# How a drafted token looks in the text, by the trace's verdict.
+HEAVY = ("newest", "stale", "out of place", "lost")
+# How a drafted token looks in the text, and its row where that was cut off, by the verdict.
 VERDICTS = {
-    "accepted": "committed", "rejected": "rolled back", "unjudged": "not judged",
-    "unused": "not judged",
+    "accepted": "committed", "rejected": "rejected", "unjudged": "not judged",
+    "unused": "past the end",
 }  # fmt: skip
 
 Decode = Callable[[Sequence[int]], str]
@@ -118,12 +120,7 @@ def draw_kv_ledger(ledger: Ledger, decode: Decode, step: int = 3) -> Picture:
     """
     step = max(1, min(step, 3 * len(ledger.rounds)))
     at = Moment(ledger, (step - 1) // 3, (step - 1) % 3)
-    lanes = {
-        "text": _text_lane(at, decode),
-        "target cache": _cache_lane(at, "target", decode),
-        "draft cache": _cache_lane(at, "draft", decode),
-    }
-    body = _legend() + _phases(at) + _draw_lanes(at, lanes, decode) + draw_history(at, HISTORY)
+    body = _legend() + _phases(at) + _draw_lanes(at, decode) + draw_history(at, HISTORY)
     svg = svg_frame(WIDTH, HISTORY + HISTORY_HEIGHT, body)
     return Picture(svg, _sentence(at, decode), _table(at))
 
@@ -138,6 +135,14 @@ def counted(rows: int) -> str:
     return f"{rows} row" if rows == 1 else f"{rows} rows"
 
 
+def _lanes(at: Moment, decode: Decode) -> dict[str, list[Cell]]:
+    return {
+        "text": _text_lane(at, decode),
+        "target cache": _cache_lane(at, "target", decode),
+        "draft cache": _cache_lane(at, "draft", decode),
+    }
+
+
 def _text_lane(at: Moment, decode: Decode) -> list[Cell]:
     cells = [Cell(name(token, decode), "committed") for token in at.tokens]
     cells[-1] = Cell(cells[-1].text, "newest")
@@ -149,13 +154,16 @@ def _text_lane(at: Moment, decode: Decode) -> list[Cell]:
 
 
 def _cache_lane(at: Moment, side: str, decode: Decode) -> list[Cell]:
-    """The rows of one cache, and behind them what was cut off or was not fed yet."""
-    rows = at.rows(side)
+    """The rows of one cache; behind them those cut off, lost before, or not fed yet."""
+    rows, lost, unfed = at.rows(side), at.lost(side), at.unfed(side)
     cells = [Cell(name(row.token, decode), s) for row, s in zip(rows, at.states(side), strict=True)]
-    if at.phase == 2:
-        gone = at.cache(side).full[len(rows) :]
-        cells += [Cell(name(row.token, decode), "rolled back") for row in gone]
-    return cells + [Cell("", "missing")] * (len(at.tokens) - 1 - len(cells))
+    gone = at.cache(side).full[len(rows) :] if at.phase == 2 else ()
+    cut = {row.place for row in gone if row.kept}
+    for row in gone:
+        state = "lost" if row.place in lost else "missing"
+        cells.append(Cell(name(row.token, decode), state if row.kept else VERDICTS[row.verdict]))
+    cells += [Cell(name(at.tokens[p], decode), "lost") for p in lost if p not in cut]
+    return cells + [Cell("", "missing") for place in unfed if place not in cut]
 
 
 def _box(x: float, y: float, width: float, height: float, state: str) -> str:
@@ -213,16 +221,14 @@ def _columns(at: Moment, decode: Decode) -> tuple[dict[int, tuple[float, float]]
 
     They are the same in all three steps of a round.
     """
-    entry = at.entry
-    drafted, emitted = (*entry.text, *entry.round.drafted), (*entry.text, *entry.round.emitted)
-    held = [[row.token for row in cache.full] for cache in (entry.target, entry.draft)]
-    end = max(len(drafted), len(emitted))
-    over = max(map(len, held)) > end
+    steps = [_lanes(Moment(at.ledger, at.number, phase), decode) for phase in range(3)]
+    lanes = [cells for step in steps for cells in step.values()]
+    end = max(len(step["text"]) for step in steps)
+    over = max(map(len, lanes)) > end
     room = WIDTH - MARGIN - CELLS - (SUMMARY + GAP) * (1 + over)
     widths: list[float] = []
     for column in reversed(range(end)):
-        here = (line[column] for line in (drafted, emitted, *held) if len(line) > column)
-        widest = max(len(name(token, decode)) for token in here)
+        widest = max(len(cells[column].text) for cells in lanes if len(cells) > column)
         width = round(CHARACTER * max(widest, 2) + 10, 1)
         if sum(widths) + GAP * len(widths) + width > room:
             break
@@ -235,12 +241,12 @@ def _columns(at: Moment, decode: Decode) -> tuple[dict[int, tuple[float, float]]
     return places, end
 
 
-def _draw_lanes(at: Moment, lanes: dict[str, list[Cell]], decode: Decode) -> str:
+def _draw_lanes(at: Moment, decode: Decode) -> str:
     places, end = _columns(at, decode)
     first = min(places, default=end)
     parts = [svg_text(MARGIN, LANES + 8, "row", 11, MUTED)]
     parts += [svg_text(x + 3, LANES + 8, str(c), 11, MUTED) for c, (x, _) in places.items()]
-    for i, (lane, cells) in enumerate(lanes.items()):
+    for i, (lane, cells) in enumerate(_lanes(at, decode).items()):
         y = LANES + 14 + LANE_STEP * i
         parts.append(_label(at, lane, y))
         for column, cell in enumerate(cells):
@@ -288,8 +294,9 @@ def _sentence(at: Moment, decode: Decode) -> str:
     entry, played = at.entry, at.entry.round
     target, draft = (len(at.rows(side)) for side in ("target", "draft"))
     if at.phase == 0:
+        guessed = "1 token is" if played.gamma == 1 else f"{played.gamma} tokens are"
         words = (
-            f"{played.gamma} tokens are guessed; the draft cache goes from "
+            f"{guessed} guessed; the draft cache goes from "
             f"{len(entry.draft.before)} to {draft} rows, the target cache waits with {target}."
         )
     elif at.phase == 1:
@@ -313,9 +320,11 @@ def _sentence(at: Moment, decode: Decode) -> str:
 
 def _so_far(at: Moment) -> str:
     """What is wrong now; acceptance and logits over the rounds that are over."""
-    wrong = [
-        f"{counted(n)} wrong in the {s} cache" for s in ("target", "draft") if (n := at.wrong(s))
-    ]
+    wrong = []
+    for side in ("target", "draft"):
+        if number := at.wrong(side):
+            lost = f" ({n} lost)" if (n := len(at.lost(side))) else ""
+            wrong.append(f"{counted(number)} wrong in the {side} cache{lost}")
     words = f"{'; '.join(wrong) or 'No row is wrong'}."
     if not at.done:
         return words
@@ -339,7 +348,7 @@ def _difference(error: float | None) -> str:
 def _table(at: Moment) -> str:
     header, rows = ["round", "drafts kept"], []
     for side in ("target", "draft"):
-        header += [f"{side} rows: before, full, after", "wrong", "held", "logit difference"]
+        header += [f"{side} rows: before, full, after", "wrong or lost", "held", "logit difference"]
     for number in range(at.done):
         end = Moment(at.ledger, number, 2)
         line = [number + 1, f"{end.entry.round.accepted} of {end.entry.round.gamma}"]

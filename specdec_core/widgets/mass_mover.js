@@ -13,7 +13,7 @@ function readRow(line) {
     return Number(above) / Number(below);
   });
   const total = sum(values);
-  const good = values.every((value) => value >= 0 && value <= 1) && Math.abs(total - 1) <= 0.002;
+  const good = values.every((value) => value >= 0 && value <= 1) && Math.abs(total - 1) <= 0.002 + 1e-9;
   return good ? values.map((value) => value / total) : null;
 }
 

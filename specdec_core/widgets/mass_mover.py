@@ -31,7 +31,7 @@ from specdec_core.widgets.picture import (
     svg_text,
     visible,
 )
-from specdec_core.widgets.rows import floats, read_row
+from specdec_core.widgets.rows import floats, read_pair
 from specdec_core.widgets.stage import HERE, Stage, select, shell_with, text
 
 KEPT, SURPLUS, SURPLUS_FILL, DRAWN = "#0072b2", "#b34700", "#fdeee2", "#00694d"
@@ -113,11 +113,9 @@ def draw_mass_mover(
 
     Raises ValueError, in one sentence, for numbers that are no two distributions.
     """
-    target, offered = (floats(read_row(line, name, MOST)) for line, name in ((p, "p"), (q, "q")))
-    if words is not None and not len(words) == len(target) == len(offered):
+    target, offered = map(floats, read_pair(p, q, MOST))
+    if words is not None and len(words) != len(target):
         raise ValueError(f"Give p and q {len(words)} numbers each, one for each word.")
-    if len(target) != len(offered):
-        raise ValueError(f"p has {len(target)} numbers and q has {len(offered)}: give the same.")
     if draw not in DRAWS:
         raise ValueError(f"draw must be one of {', '.join(DRAWS)}, not {draw!r}.")
     names = _names(words, len(target))
@@ -361,7 +359,7 @@ def _legend() -> str:
     top = y + 88
     parts.append(f'<path d="M{x} {top - 4}H{x + 22}" stroke="{INK}" stroke-width="2.5"/>')
     parts.append(svg_text(x + 30, top, "p, what the target wants", 11))
-    parts.append(svg_text(x, top + 24, "Drag a grip q or p up or down.", 11, MUTED))
+    parts.append(svg_text(x, top + 24, "Drag a grip, or type p and q.", 11, MUTED))
     return "".join(parts)
 
 

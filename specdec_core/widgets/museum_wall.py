@@ -36,7 +36,7 @@ BREAKS = {
 }
 NEED_TWO_DRAFTS = ("M6", "M6b", "M9", "M19", "M21")
 WIDTH, MARGIN, PANEL, HEAD, ROW = 760, 8, 262, 48, 20
-TITLE_X, BREAKS_X, GRID_X, CELL = 44, 316, 388, 45.5
+TITLE_X, BREAKS_X, GRID_X, CELL = 48, 321, 388, 45.5
 BARS_X, BAR, MOST_BARS = 492, 150, 5
 LINKED = r'<td><a href="https://github.com/\1">\1</a></td>'
 BLUE, VERMILION, SEEN = "#0072b2", "#b34700", "#00513b"
@@ -139,7 +139,7 @@ def _panel(chosen: str, found: Finding | None, toy: str) -> str:
     y = 54.0
     hidden = "Which checks will see it? Guess, then run the checks."
     for name, words in (
-        ("How: ", mistake.how),
+        ("How: ", mistake.how.replace("`", "")),
         ("Breaks: ", hidden if found is None else f"{BREAKS[mistake.breaks]}. {mistake.damage}"),
         ("Met in: ", mistake.source + "."),
     ):
@@ -224,7 +224,7 @@ def _row(index: int, id: str, chosen: bool, done: Sequence[str]) -> str:
         f'<rect x="{MARGIN}" y="{y}" width="{GRID_X - MARGIN}" height="{ROW}" fill="{fill}" '
         f'stroke="{LINE}"/>'
         + svg_text(12, y + 14, ("▸" if chosen else "") + id, 11, font_weight="bold")
-        + svg_text(TITLE_X + 6, y + 14, mistake.title, 11)
+        + svg_text(TITLE_X, y + 14, mistake.title, 11)
     )
     if id in done:
         name += svg_text(BREAKS_X, y + 14, mistake.breaks, 11)
@@ -310,8 +310,8 @@ def museum_wall(tried: Sequence[str] = ("M1", "M7", "M19", "M22"), chosen: str =
             button("runs", "Run the checks"),
             button("all", "Try all"),
             select("toy", "on", TOYS),
-            text("p", "p", 12),
-            text("q", "q", 12),
+            text("p", "my p", 12),
+            text("q", "my q", 12),
         ],
         chosen=chosen, tried=" ".join(tried), toy="own", p=".6 .4", q=".8 .2", runs=0, all=0,
     )  # fmt: skip

@@ -1,7 +1,8 @@
 """One target forward in words, and what happens where its rows are read one place off.
 
 One forward over [newest, x1 .. x_gamma] gives gamma + 1 rows. Row i sees the text up to x_i, so it
-judges x_(i+1), and the last row gives the bonus token.
+judges x_(i+1), and the last row gives the bonus token. A reader who places the rows on the tokens
+has one of them in hand until all are right.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from specdec_core.models import LanguageModel, TableModel
 from specdec_core.pairs import Pair
 from specdec_core.sampling import Sampling
 from specdec_core.trace import Round
+from specdec_core.widgets.picture import visible
 
 GREEDY = Sampling(temperature=0)
 SHIFTS = (-1, 0, 1)
@@ -83,6 +85,52 @@ class OnePass:
     def name(self, place: int) -> str:
         """What stands at 1 to gamma + 1 after the newest token."""
         return f"x{place}" if place <= self.gamma else "the bonus token"
+
+
+def waiting_rows(placed: Sequence[int]) -> list[int]:
+    """The rows that are not on the token they judge.
+
+    placed: for each row the place it was dropped on, 1 to gamma + 1, or 0.
+    """
+    return [i for i, place in enumerate(placed) if place != i + 1]
+
+
+def in_hand(placed: Sequence[int], row: int) -> int | None:
+    """The row last taken while one is left to place, and none once all are right."""
+    waiting = waiting_rows(placed)
+    return (row if row < len(placed) else waiting[0]) if waiting else None
+
+
+def after_drop(placed: Sequence[int], row: int, place: int) -> int:
+    """The row to take next: a wrong one stays in hand, a right one hands on to the next."""
+    waiting = waiting_rows([*placed[:row], place, *placed[row + 1 :]])
+    return min(waiting, key=lambda i: (i < row, i), default=len(placed))
+
+
+def placing_words(one: OnePass, placed: Sequence[int], hand: int | None) -> str:
+    """What is right, what is in hand, and why it is wrong where it was dropped."""
+    waiting = waiting_rows(placed)
+    if hand is None:
+        return (
+            f"All {len(placed)} rows are right: each judges the first token it does not see, and "
+            f"row {one.gamma}, which sees every draft, gives the bonus token."
+        )
+    score = f"{len(placed) - len(waiting)} of {len(placed)} rows right."
+    sees = f"up to x{hand}" if hand else "up to the newest token and no draft"
+    place, others = placed[hand], [i for i in waiting if placed[i] and i != hand]
+    if hand not in waiting:
+        score += f" Row {hand} is in hand, and right on {one.name(place)}: take another row."
+    elif place:
+        why = f"it has not seen x{hand + 1}, so it cannot say what follows that"
+        if place <= hand:
+            why = f"it has seen x{place}, so it says what comes later"
+        score += f" Row {hand} is wrong on {one.name(place)}: {why}. It stays in hand."
+    else:
+        score += (
+            f" Row {hand} is in hand: it sees the text {sees}, and expects "
+            f"“{visible(one.top[hand][0][0])}”. Which token does it judge?"
+        )
+    return score + "".join(f" Row {i} is wrong on {one.name(placed[i])}." for i in others)
 
 
 def token_text(pair: Pair, token: int) -> str:

@@ -14,9 +14,16 @@ MONOSPACE = "DejaVu Sans Mono, Menlo, Consolas, monospace"
 SANS = "DejaVu Sans, Helvetica, Arial, sans-serif"
 
 
+# Spaces and breaks as marks, other control characters as their pictures, and what no XML may hold
+# as the mark of a character that cannot be shown.
+MARKS = {code: 0x2400 + code for code in range(0x20)} | {0x7F: 0x2421}
+MARKS |= {ord(" "): "␣", ord("\n"): "⏎", ord("\t"): "⇥"}
+MARKS |= dict.fromkeys([*range(0xD800, 0xE000), 0xFFFE, 0xFFFF], "\ufffd")
+
+
 def visible(text: str) -> str:
-    """`text` with its spaces and line breaks drawn as marks."""
-    return text.replace(" ", "␣").replace("\n", "⏎").replace("\t", "⇥")
+    """`text` with its spaces, line breaks and control characters drawn as marks."""
+    return text.translate(MARKS)
 
 
 def svg_text(x: float, y: float, text: str, size: int = 12, fill: str = INK, **attributes) -> str:

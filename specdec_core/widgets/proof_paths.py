@@ -26,9 +26,10 @@ from specdec_core.widgets.rows import read_rows
 # Rows of p or of q: one for every context, or one for the start and one after each token.
 Rows = tuple[tuple[Fraction, ...], ...]
 
-# Rows have a common denominator of at most 1,000. What the core hands to its randomness is an entry
-# of p or q, a difference of two, or (M6) of two ratios: fractions of denominator up to a million,
-# which lie at least 1e-12 apart. The float is some 1e-16 off, so the nearest is the right one.
+# All rows together have a common denominator of at most 1,000. What the core hands to its
+# randomness is an entry of p or q, a difference of two, or (M6) of two ratios: fractions of
+# denominator up to a million, at least 1e-12 apart. The float is some 1e-16 off, so the nearest is
+# the right one.
 LARGEST_DENOMINATOR = 1000
 MOST_TOKENS = 3
 TOKEN, PLAIN = 1000, 2000
@@ -260,6 +261,13 @@ def context_rows(line: str, name: str) -> Rows:
             f"{name} needs one row of {vocab} numbers for every context, or {vocab + 1} rows with "
             "| between: the first token, then one after each token."
         )
-    if lcm(*(x.denominator for row in rows for x in row)) > LARGEST_DENOMINATOR:
-        raise ValueError(f"{name} may have three decimals and must add up to exactly 1 then.")
     return rows
+
+
+def check_denominators(target: Rows, draft: Rows) -> None:
+    """Raise ValueError where fractions are too fine to be told apart after the core's floats."""
+    if lcm(*(x.denominator for row in (*target, *draft) for x in row)) > LARGEST_DENOMINATOR:
+        raise ValueError(
+            "p and q together may have three decimals, or fractions of one common denominator "
+            f"up to {LARGEST_DENOMINATOR}; each row adds up to exactly 1."
+        )

@@ -15,7 +15,15 @@ from specdec_core.lab.museum import MISTAKES
 from specdec_core.pairs import Pair
 from specdec_core.widgets.picture import Picture, html_table, visible
 from specdec_core.widgets.proof_drawing import VERDICTS, draw_title, draw_tree, spelled
-from specdec_core.widgets.proof_paths import Group, Leaf, Step, context_rows, grouped, leaves
+from specdec_core.widgets.proof_paths import (
+    Group,
+    Leaf,
+    Step,
+    check_denominators,
+    context_rows,
+    grouped,
+    leaves,
+)
 from specdec_core.widgets.stage import Stage, select, stepper, text
 
 MOST_LEAVES, MOST_GAMMA = 24, 2
@@ -34,6 +42,7 @@ def proof_tree(
     draft_probs: Sequence | str = (0.8, 0.2),
     gamma: int = 1,
     words: Sequence[str] | None = None,
+    rules: Sequence[str] = MISTAKES_HERE,
 ) -> Stage:
     """The live tree of one round on numbers the reader can change.
 
@@ -41,16 +50,21 @@ def proof_tree(
         first for the start and one after each token. Numbers or text such as ".6 .4" or "1/3 2/3",
         with "|" between rows; a row sums to one exactly.
     gamma: drafted tokens, 1 or 2; as many are compared at first. words: the text of each token; by
-        default its id.
+        default its id. rules: the mistakes offered beside the right rule, of `MISTAKES_HERE`.
 
-    `real_rows` gives the arguments for a position of a real pair.
+    `real_rows` gives the arguments for a position of a real pair. Raises ValueError for a mistake
+    the tree does not have.
     """
+    unknown = [name for name in rules if name not in MISTAKES_HERE]
+    if unknown:
+        raise ValueError(_no_rule(unknown[0]))
+    offered = {name: RULES[name] for name in (RIGHT_RULE, *rules)}
     controls = [
         text("p", "target p", 26),
         text("q", "draft q", 26),
         stepper("gamma", "gamma", 1, MOST_GAMMA),
         stepper("compare", "tokens to compare", 1, MOST_GAMMA + 1),
-        select("mistake", "the rule", RULES),
+        select("mistake", "the rule", offered),
     ]
     view = partial(draw_proof_tree, words=None if words is None else tuple(words))
     return Stage(
@@ -100,10 +114,11 @@ def draw_proof_tree(
         raise ValueError(
             f"p has {len(target[0])} tokens and q has {len(draft[0])}: they need the same."
         )
+    check_denominators(target, draft)
     if gamma not in range(1, MOST_GAMMA + 1):
         raise ValueError(f"gamma must be 1 or 2 here, not {gamma!r}.")
     if mistake not in RULES:
-        raise ValueError(f"The tree has no rule {mistake!r}: choose among {', '.join(RULES)}.")
+        raise ValueError(_no_rule(mistake))
     compare = min(max(compare, 1), gamma + 1)
     ways = leaves(target, draft, gamma, compare, None if mistake == RIGHT_RULE else mistake)
     if len(ways) > MOST_LEAVES:
@@ -158,6 +173,10 @@ def _names(words: Sequence[str] | None, vocab: int, most: int) -> list[str]:
 
 
 # Saying it
+
+
+def _no_rule(name: str) -> str:
+    return f"The tree has no rule {name!r}: choose among {', '.join(RULES)}."
 
 
 def _sum(group: Group) -> str:

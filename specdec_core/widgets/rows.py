@@ -6,9 +6,9 @@ import re
 from fractions import Fraction
 
 Row = tuple[Fraction, ...]
-# Short enough that no exponent can fill the memory.
+# Short enough that no exponent can fill the memory, long enough for a float64 as it is printed.
 NUMBER = re.compile(
-    r"(?=.{1,16}$)-?([0-9]+/0*[1-9][0-9]*|([0-9]+\.?[0-9]*|\.[0-9]+)(e-?[0-9]{1,3})?)", re.ASCII
+    r"(?=.{1,24}$)-?([0-9]+/0*[1-9][0-9]*|([0-9]+\.?[0-9]*|\.[0-9]+)(e-?[0-9]{1,3})?)", re.ASCII
 )
 # What rounding to three decimals may leave of a sum; the row is then scaled.
 SLACK = Fraction(2, 1000)
@@ -28,13 +28,23 @@ def read_row(line: str, name: str, most: int = 3) -> Row:
     if not 2 <= len(row) <= most:
         wanted = "two numbers" if most == 2 else f"2 to {most} numbers"
         raise ValueError(f"{name} needs {wanted}, not {len(row)}.")
-    if min(row) < 0:
-        raise ValueError(f"{name} must be probabilities; {words[row.index(min(row))]} is below 0.")
+    for value, word in zip(row, words, strict=True):
+        if not 0 <= value <= 1 + SLACK:
+            where = "below 0" if value < 0 else "above 1"
+            raise ValueError(f"{name} must be probabilities; {word} is {where}.")
     if abs(total - 1) > SLACK:
         raise ValueError(
             f"{name} must be probabilities that add up to 1; these add up to {float(total):g}."
         )
     return tuple(value / total for value in row)
+
+
+def read_pair(p: str, q: str, most: int = 3) -> tuple[Row, Row]:
+    """Two rows of one length, the target's and the draft's."""
+    target, draft = read_row(p, "p", most), read_row(q, "q", most)
+    if len(target) != len(draft):
+        raise ValueError(f"p has {len(target)} numbers and q has {len(draft)}: give the same.")
+    return target, draft
 
 
 def read_rows(line: str, name: str, most: int = 3) -> tuple[Row, ...]:

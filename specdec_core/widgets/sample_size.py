@@ -77,6 +77,13 @@ def _band(toy: Example, mistake: str, length: int, level: float, samples: int) -
 
 
 @cache
+def _band_curve(toy: Example, mistake: str, length: int, level: float) -> list[tuple]:
+    """The band over all numbers of samples; coarser, since a line hides the noise."""
+    right, repeats = plan(toy, mistake, length, level).right, math.ceil(20 / level)
+    return [(x, null_band(right, samples_at(x), level, repeats)) for x in GRID]
+
+
+@cache
 def _power_curve(toy: Example, mistake: str, length: int, level: float) -> list[float]:
     known = plan(toy, mistake, length, level)
     return [power(known.right, known.wrong, samples_at(x), level) for x in FINE_GRID]
@@ -117,7 +124,7 @@ def draw_sample_size(
     band = _band(example, mistake, length, level, samples)
     check = check_law(draw(known.wrong, samples, seed), known.right)
     strength = power(known.right, known.wrong, samples, level)
-    curve = [(x, _band(example, mistake, length, level, samples_at(x))) for x in GRID]
+    curve = _band_curve(example, mistake, length, level)
     powers = _power_curve(example, mistake, length, level)
     body = _distances(known, curve) + _powers(known, powers, exponent, strength)
     body += _observed(exponent, check, band)
@@ -262,10 +269,10 @@ def _sentence(
         else f"power .99 needs {known.needed:.2g} samples"
     )  # fmt: skip
     name = "a right decoder" if mistake == RIGHT else mistake
-    chance = "p below 1e-12" if check.p_value < 1e-12 else f"p = {check.p_value:.2g}"
+    chance = "below 1e-12" if check.p_value < 1e-12 else f"{check.p_value:.2g}"
     return (
         f"{check.samples:,} texts of {name}: distance {check.total_variation:.2g}, {inside} the "
-        f"null band of {band:.2g}; at level {level:g} the check {verdict} ({chance}). "
+        f"null band of {band:.2g}; at level {level:g} the check {verdict} (p-value {chance}). "
         f"Its power here is {strength:.3f}; {plan_words}."
     )
 
@@ -308,8 +315,8 @@ def sample_size(real: Example | None = None, mistake: str = "M1", exponent: floa
             select("level", "false alarms", {level: f"{level:g}" for level in LEVELS}),
             slider("exponent", "samples, power of ten", 1, MOST, 0.1),
             button("seed", "Draw again"),
-            text("p", "p", 12),
-            text("q", "q", 12),
+            text("p", "my p", 12),
+            text("q", "my q", 12),
         ],
         mistake=mistake, toy="own", length=1, level=0.01, exponent=exponent, seed=1, p=".6 .4",
         q=".8 .2",

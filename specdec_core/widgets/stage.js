@@ -16,13 +16,14 @@ function number(element, options, label) {
 
 // Each kind adds its elements to `box` and returns a function that shows a value.
 const kinds = {
-  range(box, id, c, put) {
+  range(box, id, c, put, get) {
     const slider = number(field("input", { type: "range" }, box), c.options, c.label + ", slider");
     const exact = number(field("input", { id, type: "number" }, box), c.options);
     for (const e of [slider, exact])
       e.addEventListener("input", () => {
         if (e.value !== "" && e.checkValidity()) put(c.name, Number(e.value));
       });
+    exact.addEventListener("blur", () => { exact.value = get(c.name); });
     return (value) => {
       slider.value = value;
       if (document.activeElement !== exact) exact.value = value;
@@ -44,6 +45,7 @@ const kinds = {
     exact.addEventListener("input", () => {
       if (exact.value !== "" && exact.checkValidity()) put(c.name, Number(exact.value));
     });
+    exact.addEventListener("blur", () => { exact.value = get(c.name); });
     const next = arrow("\u25B6", "next", 1);
     return (value) => {
       if (document.activeElement !== exact) exact.value = value;
@@ -77,12 +79,9 @@ const kinds = {
   },
 };
 
-let made = 0;
-
-function control(c, put, get) {
+function control(c, id, put, get) {
   const box = document.createElement("div");
   box.className = `sd-control sd-${c.kind}`;
-  const id = `sd-${++made}`;
   if (c.kind !== "button") field("label", { htmlFor: id, textContent: c.label }, box);
   const show = kinds[c.kind](box, id, c, put, get);
   return { box, show: () => show(get(c.name)) };
@@ -131,7 +130,9 @@ function render({ model, el }) {
   const put = (name, value) => change({ [name]: value });
 
   const bar = field("div", { className: "sd-controls" }, el);
-  const controls = model.get("controls").map((c) => control(c, put, get));
+  // Every stage loads this module anew, so a counter would give the same ids again.
+  const stage = `sd-${Math.random().toString(36).slice(2)}`;
+  const controls = model.get("controls").map((c, i) => control(c, `${stage}-${i}`, put, get));
   bar.append(...controls.map((c) => c.box));
   const picture = field("div", { className: "sd-picture", tabIndex: 0 }, el);
   picture.setAttribute("role", "group");
@@ -157,7 +158,7 @@ function render({ model, el }) {
   });
   let held = null;
   picture.addEventListener("pointerdown", (event) => {
-    held = event.target.closest("[data-drag]");
+    held = event.isPrimary && event.button === 0 ? event.target.closest("[data-drag]") : null;
     if (!held) return;
     event.preventDefault();
     picture.setPointerCapture(event.pointerId);
@@ -167,8 +168,10 @@ function render({ model, el }) {
   });
   for (const end of ["pointerup", "pointercancel"])
     picture.addEventListener(end, () => { held = null; });
-  // JupyterLab has shortcuts of its own for letters and arrows.
-  el.addEventListener("keydown", (event) => event.stopPropagation());
+  // JupyterLab has shortcuts of its own for letters and arrows; those with Ctrl or Cmd stay its.
+  el.addEventListener("keydown", (event) => {
+    if (!event.ctrlKey && !event.metaKey) event.stopPropagation();
+  });
 
   const draw = () => {
     const parts = () => [...picture.querySelectorAll("[data-set]")];
@@ -195,6 +198,7 @@ function render({ model, el }) {
   return () => {
     model.off("change:drawn", answer);
     model.off("change:state", show);
+    clearTimeout(waiting);
   };
 }
 

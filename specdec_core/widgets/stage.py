@@ -74,8 +74,8 @@ def shell_with(script: str) -> str:
 class Stage(anywidget.AnyWidget):
     """A live view. In a saved notebook it leaves its first picture, sentence and table.
 
-    view: state as keywords -> Picture. A ValueError it raises is shown as a sentence and the
-        picture stays as it was.
+    view: state as keywords -> Picture. A ValueError it raises is shown as its sentence, any other
+        error by its name; the picture stays as it was.
     state: the state now; set it to a new dict to change the picture from Python.
     """
 
@@ -110,6 +110,8 @@ class Stage(anywidget.AnyWidget):
                 self.table, self.problem = picture.table, ""
             except ValueError as error:
                 self.problem = str(error)
+            except Exception as error:  # a frozen picture would say nothing
+                self.problem = f"This cannot be drawn ({type(error).__name__}: {error})."
             self.drawn += 1
 
     def __repr__(self) -> str:

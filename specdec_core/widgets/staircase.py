@@ -12,7 +12,17 @@ from functools import lru_cache
 
 from specdec_core.exact import Law, marginal, total_variation
 from specdec_core.pairs import Pair
-from specdec_core.widgets.passes import OnePass, greedy_run, one_pass, row_read, toy_law
+from specdec_core.widgets.passes import (
+    OnePass,
+    after_drop,
+    greedy_run,
+    in_hand,
+    one_pass,
+    placing_words,
+    row_read,
+    toy_law,
+    waiting_rows,
+)
 from specdec_core.widgets.picture import (
     INK,
     LINE,
@@ -56,19 +66,19 @@ def draw_staircase(
     """The staircase of one pass.
 
     wiring: a key of `WIRINGS`; "mine" shows what the reader placed. placed: for each row the place
-    it was dropped on, 1 to gamma + 1, or 0. row: the row in hand. p, q: the toy's rows, see
-    `toy_rows`; the law is drawn for all wirings but "mine".
+    it was dropped on, 1 to gamma + 1, or 0. row: the row last taken, see `in_hand`. p, q: the
+    toy's rows, see `toy_rows`; the law is drawn for all wirings but "mine".
     """
     rows, table_p, table_q = one.gamma + 1, toy_rows(p, 3, "Toy p"), toy_rows(q, 1, "Toy q")
-    row = min(row, one.gamma)
     placed = [place if place <= rows else 0 for place in placed[:rows]]
+    hand = in_hand(placed, row) if wiring == "mine" else None
     floor = HEAD + rows * CELL
-    body = _heads(one) + "".join(_row(one, i, wiring == "mine" and i == row) for i in range(rows))
+    body = _heads(one) + "".join(_row(one, i, i == hand) for i in range(rows))
     if wiring == "mine":
         judged = {(i, place): i + 1 == place for i, place in enumerate(placed) if place}
-        body += _placements(one, judged, row) + _score(placed, floor)
+        body += _placements(one, placed, hand) + _score(placed, hand, floor)
         svg = svg_frame(WIDTH, floor + 44, body)
-        return Picture(svg, _placing_words(one, placed, row), _table(one, judged))
+        return Picture(svg, placing_words(one, placed, hand), _table(one, judged))
     shift = int(wiring)
     laws = toy_law(table_p, table_q, 0), toy_law(table_p, table_q, shift)
     body += _shift_chips(wiring) + _wires(one, shift)
@@ -156,39 +166,57 @@ def _number(value: float) -> str:
     return f"{value:.2f}".removeprefix("0") if value < 0.995 else "1.0"
 
 
-def _placements(one: OnePass, judged: dict[tuple[int, int], bool], row: int) -> str:
+def _placements(one: OnePass, placed: Sequence[int], hand: int | None) -> str:
     """Where the reader dropped the rows, and where the row in hand can be dropped."""
     width, parts = _columns(one)[1], []
-    for i in range(one.gamma + 1):
-        name = _box(MARGIN, HEAD + i * CELL, LABEL - 4, "none", BLUE if i == row else LINE, 2)
-        # A transparent face, so that the whole name can be clicked.
-        face = name.replace('fill="none"', 'fill="#ffffff" fill-opacity="0"')
-        parts.append(clickable(face, f"take row {i}", row=i))
-    for (i, place), right in judged.items():
-        x, y = _x(one, place), HEAD + i * CELL
-        parts.append(_box(x, y, width, RIGHT if right else WRONG, GREEN if right else RED, 2))
-        mark, ink = ("✓ yes", GREEN) if right else ("✗ no", RED)
-        parts.append(svg_text(x + width / 2, y + 22, mark, 11, ink, text_anchor="middle"))
+    for i, place in enumerate(placed):
+        y = HEAD + i * CELL
+        face = _face(MARGIN, y, LABEL - 4, BLUE if i == hand else LINE)
+        parts.append(face if hand is None else clickable(face, f"take row {i}", row=i))
+        if place:
+            right = place == i + 1
+            x, ink = _x(one, place), GREEN if right else RED
+            mark = "✓ yes" if right else "✗ seen" if place <= i else "✗ no"
+            parts.append(_box(x, y, width, RIGHT if right else WRONG, ink, 2))
+            parts.append(svg_text(x + width / 2, y + 22, mark, 11, ink, text_anchor="middle"))
+    return "".join(parts) + ("" if hand is None else _slots(one, placed, hand))
+
+
+def _slots(one: OnePass, placed: Sequence[int], hand: int) -> str:
+    """The places where the row in hand can be dropped; what it sees stays readable under them."""
+    width, y, parts = _columns(one)[1], HEAD + hand * CELL, []
     for place in range(1, one.gamma + 2):
-        if (row, place) in judged:
+        if place == placed[hand]:
             continue
-        x, y = _x(one, place), HEAD + row * CELL
-        slot = _box(x, y, width, SEEN if place <= row else PAPER, BLUE, 2)
-        slot += svg_text(x + width / 2, y + 22, "?", 13, DEEP, text_anchor="middle")
-        state = {f"r{row}": place, "row": min(row + 1, one.gamma)}
-        parts.append(clickable(slot, f"drop row {row} on {one.name(place)}", **state))
+        x = _x(one, place)
+        middle = x + width - 10 if place <= hand else x + width / 2
+        slot = _face(x, y, width, BLUE)
+        slot += svg_text(round(middle, 1), y + 22, "?", 13, DEEP, text_anchor="middle")
+        state = {f"r{hand}": place, "row": after_drop(placed, hand, place)}
+        parts.append(clickable(slot, f"drop row {hand} on {one.name(place)}", **state))
     return "".join(parts)
 
 
-def _score(placed: Sequence[int], y: float) -> str:
-    right = sum(place == i + 1 for i, place in enumerate(placed))
+def _face(x: float, y: float, width: float, ink: str) -> str:
+    """A frame that can be clicked all over: its face is transparent, not empty."""
+    return _box(x, y, width, "none", ink, 2).replace(
+        'fill="none"', 'fill="#ffffff" fill-opacity="0"'
+    )
+
+
+def _score(placed: Sequence[int], hand: int | None, y: float) -> str:
+    right = len(placed) - len(waiting_rows(placed))
     words = f"{right} of {len(placed)} rows right"
     again = {f"r{i}": 0 for i in range(MOST_GAMMA + 1)}
     button = (
         f'<rect x="{MARGIN}" y="{y + 10:g}" width="92" height="24" rx="4" fill="{PAPER}" '
         f'stroke="{MUTED}"/>' + svg_text(MARGIN + 46, y + 26, "start over", text_anchor="middle")
     )
-    hint = "take a row (left), then drop it with a click on a ?"
+    hint = "▶ in hand: click a ? to drop it, or take another row"
+    if hand is None:
+        hint = "✓ nothing left in hand: now set Rows to a shift"
+    elif placed[hand] not in (0, hand + 1):
+        hint = f"✗ row {hand} stays in hand: click another ?"
     return (
         clickable(button, "start over, no row placed", **again, row=0)
         + svg_text(MARGIN + 112, y + 26, words, 12, INK, font_weight="bold")
@@ -283,29 +311,6 @@ def _bars(right: Law, made: Law, left: float, top: float, height: float = 62) ->
         name = "".join("AB"[t] for t in tokens)
         parts.append(svg_text(x + 40, top + height + 28, name, 12, text_anchor="middle"))
     return "".join(parts)
-
-
-def _placing_words(one: OnePass, placed: Sequence[int], row: int) -> str:
-    """What is in hand, what is right, and why the first wrong row is wrong."""
-    right = [place == i + 1 for i, place in enumerate(placed)]
-    if all(right):
-        return (
-            f"All {len(placed)} rows are right: each judges the first token it does not see, and "
-            f"row {one.gamma}, which sees every draft, gives the bonus token."
-        )
-    wrong = next(((i, place) for i, place in enumerate(placed) if place and not right[i]), None)
-    if wrong:
-        i, place = wrong
-        if place <= i:
-            why = f"it has seen x{place}, so it says what comes later"
-        else:
-            why = f"it has not seen x{i + 1}, so it cannot say what follows that"
-        return f"{sum(right)} of {len(placed)} right. Row {i} is wrong on {one.name(place)}: {why}."
-    sees = f"up to x{row}" if row else "up to the newest token and no draft"
-    return (
-        f"{sum(right)} of {len(placed)} rows right. Row {row} is in hand: it sees the text {sees}, "
-        f"and expects “{visible(one.top[row][0][0])}”. Which token does it judge?"
-    )
 
 
 def _shifted_words(one: OnePass, shift: int, right: Law, made: Law) -> str:

@@ -103,7 +103,7 @@ GALLERY = {
         (("mistake", "M2 Argmax draft, softmax q in the ratio", "not tried yet. 4 of 28"),
          ("Run the checks", None, "total variation 0.15"),
          ("on", "my p and q", "on my p and q, total variation 0.15"),
-         ("p", "1 1", "p must be probabilities that add up to 1")),
+         ("my p", "1 1", "p must be probabilities that add up to 1")),
         "mistake",
         [0, 2],
     ),

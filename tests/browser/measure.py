@@ -49,7 +49,7 @@ DRAG = """async ([moves]) => {
   const picture = document.querySelector('.sd-stage .sd-picture');
   const part = picture.querySelector('[data-drag]');
   const box = part.getBoundingClientRect();
-  const at = {clientX: box.x + box.width / 2, pointerId: 1, bubbles: true};
+  const at = {clientX: box.x + box.width / 2, pointerId: 1, isPrimary: true, bubbles: true};
   picture.setPointerCapture = () => {};
   part.dispatchEvent(new PointerEvent('pointerdown', {...at, clientY: box.y + 2}));
   const times = [];

@@ -52,7 +52,7 @@ MOUNT = """([values]) => {
 DRAG = """([part, steps]) => {
   const grip = document.querySelector(`[data-part="${part}"]`);
   const at = (type, y) => new PointerEvent(type, { clientX: 0, clientY: y, bubbles: true,
-    pointerId: 1 });
+    pointerId: 1, isPrimary: true });
   const box = document.querySelector("svg").getBoundingClientRect();
   document.querySelector(".sd-picture").setPointerCapture = () => {};
   grip.dispatchEvent(at("pointerdown", box.top));

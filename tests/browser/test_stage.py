@@ -142,6 +142,31 @@ def test_keys_inside_do_not_reach_the_notebook(widget):
     assert widget.lab.page.locator(".jp-Cell").count() == cells
 
 
+def test_two_stages_on_a_page_do_not_share_their_labels(lab, server):
+    from browser.lab_page import LabPage
+
+    page = lab.page.context.new_page()
+    other = LabPage(page, server)
+    other.open(other.write(CODE, CODE.replace("Test stage", "Second stage")), alone=True)
+    other.run_all()
+    stages = page.locator(".sd-stage")
+    expect(stages).to_have_count(2)
+    ids = page.evaluate("() => [...document.querySelectorAll('.sd-stage [id]')].map((e) => e.id)")
+    assert len(set(ids)) == len(ids) > 0
+    stages.nth(1).get_by_label("step", exact=True).fill("4")
+    expect(stages.nth(1).locator(".sd-words")).to_contain_text("step 4")
+    expect(stages.nth(0).locator(".sd-words")).to_contain_text("step 1")
+    assert other.axe(".sd-stage") == []
+    page.close()
+
+
+def test_a_field_left_with_a_wrong_number_shows_the_right_one(widget):
+    field = widget.control("size")
+    field.fill("7")
+    field.press("Tab")
+    expect(field).to_have_value("0.5")
+
+
 @pytest.mark.parametrize("theme", ["Dark", "Light"])
 def test_axe_finds_nothing(widget, theme):
     widget.lab.theme(theme)

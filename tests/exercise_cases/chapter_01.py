@@ -32,6 +32,24 @@ def newest(prompt, tokens):
     return tokens[-1:]
 
 
+def grows_the_prompt(model, prompt, new_tokens):
+    model.rollback(0)
+    unread = list(prompt)
+    for _ in range(new_tokens):
+        prompt.append(int(model.forward(unread)[-1].argmax()))
+        unread = prompt[-1:]
+    return prompt[-new_tokens:]
+
+
+def first_slow_ends(times):
+    most = 1
+    for n in sorted(times):
+        if times[n] > 2 * times[1]:
+            break
+        most = n
+    return most
+
+
 def prompt_end_twice(model, prompt, new_tokens):
     model.rollback(0)
     model.forward(prompt)
@@ -54,10 +72,14 @@ CHECKS = {
         "ones, without": lambda p, n, cached: (
             rows(p, n, True) if cached else sum(p + i for i in range(n + 1))
         ),
+        "follows that one: the first forward reads the prompt alone": (
+            lambda p, n, cached: rows(p, n, True) if cached else sum(p + i for i in range(1, n + 1))
+        ),
         "final length": lambda p, n, cached: rows(p, n, True) if cached else n * (p + n),
         "leaves the prompt out": lambda p, n, cached: (
             rows(p, n, True) if cached else n * (n + 1) // 2
         ),
+        "it returns [28], not a number": lambda p, n, cached: [rows(p, n, cached)],
         "it gives 7 where 28 is right": lambda p, n, cached: 7,
         "raised ZeroDivisionError": lambda p, n, cached: p / 0,
     },
@@ -70,6 +92,7 @@ CHECKS = {
         "returns the prompt too": loop(newest, whole=True),
         "comes from the first row": loop(newest, row=0),
         "last token of the prompt twice": prompt_end_twice,
+        "changes the caller's list": grows_the_prompt,
         "it returns 7 tokens, not 6": lambda model, prompt, n: timing.greedy_with_cache(
             model, prompt, n + 1
         ),
@@ -82,9 +105,12 @@ CHECKS = {
             (n for n in times if times[n] > 2 * times[1]), default=max(times)
         ),
         "exactly twice": lambda times: max(n for n in times if times[n] < 2 * times[1]),
+        "stops at the first n that costs more": first_slow_ends,
+        "last in the order given": lambda times: [n for n in times if times[n] <= 2 * times[1]][-1],
         "it gives a time": lambda times: max(t for t in times.values() if t <= 2 * times[1]),
         "time per token": lambda times: max(n for n in times if times[n] / n <= 2 * times[1]),
         "where 32 is right": lambda times: 2.0,
+        "not a number": lambda times: [n for n in times if times[n] <= 2 * times[1]],
         "raised KeyError": lambda times: times[0],
     },
 }

@@ -32,6 +32,10 @@ def newest_only(next_token, context, gamma):
     return tokens
 
 
+def cut_from_the_end(next_token, context, gamma):
+    return [*context, *chain(next_token, context, gamma)][-gamma:]
+
+
 CHECKS = {
     exercises.check_row_duty: {
         "right": lambda row, drafted: (drafted[:row], [*drafted, None][row]),
@@ -55,14 +59,20 @@ CHECKS = {
             *context, *chain(f, context, gamma)],
         "changes the context": in_place,
         "newest token alone": newest_only,
+        "cut with text[len(context):]": cut_from_the_end,
+        "returns 1 token where gamma is 0": lambda f, context, gamma: chain(
+            f, context, max(gamma, 1)),
         "returns 4 tokens where gamma is 3": lambda f, context, gamma: chain(
             f, context, gamma + 1),
+        "it returns None, not a list": lambda f, context, gamma: (
+            chain(f, context, gamma) or None),
         "not a list of tokens": lambda f, context, gamma: f(context),
         "it gives": lambda f, context, gamma: chain(f, context, gamma)[::-1],
     },
     exercises.check_greedy_verdict: {
         "right": lambda drafted, best: (kept(drafted, best), best[kept(drafted, best)]),
-        "off by one": lambda drafted, best: (kept(drafted, best[1:]), best[-1]),
+        "drafted[i] with row i + 1: use row i": lambda drafted, best: (
+            kept(drafted, best[1:]), best[-1]),
         "after the first mismatch": lambda drafted, best: (
             sum(d == b for d, b in zip(drafted, best, strict=False)), best[-1]),
         "emits the rejected draft": lambda drafted, best: (
@@ -70,7 +80,15 @@ CHECKS = {
         "follows a rejected draft": lambda drafted, best: (kept(drafted, best), best[-1]),
         "gives the bonus token 4, not None": lambda drafted, best: (
             kept(drafted, best), [*best[:-1], None][kept(drafted, best)]),
-        "not a pair": lambda drafted, best: kept(drafted, best),
+        "not a pair (count, token)": lambda drafted, best: kept(drafted, best),
+        "the emitted tokens: return a pair": lambda drafted, best: [
+            *drafted[: kept(drafted, best)], best[kept(drafted, best)]],
+        "which drafts are kept, [7]: return a pair": lambda drafted, best: (
+            drafted[: kept(drafted, best)], best[kept(drafted, best)]),
+        "it returns None, not a pair": lambda drafted, best: next(
+            ((i, best[i]) for i, d in enumerate(drafted) if d != best[i]), None),
+        "the other way round": lambda drafted, best: (
+            best[kept(drafted, best)], kept(drafted, best)),
         "it keeps 3 where 1 is right": lambda drafted, best: (len(drafted), best[-1]),
     },
 }  # fmt: skip

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import math
+import random
+
+import numpy as np
 
 from specdec_core.lab import exercises
 
@@ -58,6 +61,21 @@ def greedy_test(p, q, draw, u):
     return x if x == p.index(max(p)) else draw(residual(p, q))
 
 
+def greedy_law(p, q, draw, u):
+    x, top = draw(q), p.index(max(p))
+    return x if x == top else top
+
+
+def draft_from_p(p, q, draw, u):
+    x = draw(p)
+    return x if u * q[x] < p[x] else draw(residual(p, q))
+
+
+def second_draw_first(p, q, draw, u):
+    other, x = draw(residual(p, q)), draw(q)
+    return x if u * q[x] < p[x] else other
+
+
 def until_kept(p, q, draw, u):
     x = draw(q)
     while not u * q[x] < p[x]:
@@ -79,7 +97,16 @@ CHECKS = {
         "not divided by its sum, mistake M4": rest,
         "it takes q - p": lambda p, q: residual(q, p),
         "it takes |p - q|": lambda p, q: scaled([abs(a - b) for a, b in zip(p, q, strict=True)]),
-        "negative differences": lambda p, q: [a - b for a, b in zip(p, q, strict=True)],
+        "negative entries stay in it: use max(a - b, 0); it gives (-0.2, 0.2)": (
+            lambda p, q: [a - b for a, b in zip(p, q, strict=True)]
+        ),
+        # Scaled by a sum that is 0 up to rounding, or exactly.
+        "negative entries stay in it: use max(a - b, 0)": lambda p, q: scaled(
+            [a - b for a, b in zip(p, q, strict=True)]
+        ),
+        "use max(a - b, 0): p - q adds up to 0": lambda p, q: [
+            (a - b) / round(sum(p) - sum(q), 9) for a, b in zip(p, q, strict=True)
+        ],
         "the part that is kept; it gives (0.6, 0.2)": lambda p, q: list(map(min, p, q)),
         "the part that is kept, scaled": lambda p, q: scaled(list(map(min, p, q))),
         "where p = q nothing is left, and p is to be returned: it raised ZeroDivisionError": (
@@ -104,7 +131,14 @@ CHECKS = {
         "not divided by its sum, mistake M4: it writes by (0.29, 0.3, 0.41)": then(
             lambda p, q, draw: draw(rest(p, q))
         ),
-        "most likely token of p, mistake M5": greedy_test,
+        "the most likely token of p, mistake M5: it writes by (1, 0)": greedy_law,
+        "it keeps a draft only where it is the most likely token of p: toss the coin": greedy_test,
+        "the draft is drawn from p": draft_from_p,
+        "draw from q first": second_draw_first,
+        "u may be 0": keeping(lambda p, q, u: u * q <= p),
+        "then <= keeps a token of p = 0": keeping(lambda p, q, u: not u > p / q),
+        "a random number of its own": keeping(lambda p, q, u: random.random() * q < p),
+        "the coin is u": keeping(lambda p, q, u: np.random.rand() * q < p),
         "the ratio is upside down": keeping(lambda p, q, u: u * p < q),
         "it forgets to divide by q": keeping(lambda p, q, u: u < p),
         "every draft is kept": lambda p, q, draw, u: draw(q),
@@ -118,7 +152,7 @@ CHECKS = {
         "keep and reject are exchanged": keeping(lambda p, q, u: u * q > p),
         "it draws a third time": until_kept,
         "on some path it returns None": forgets_to_return,
-        "the first draw is not from q": lambda p, q, draw, u: draw(p),
+        "nothing was drafted": lambda p, q, draw, u: draw(p),
         "is the residual written?": then(lambda p, q, draw: draw(None)),
         "use it in a comparison": keeping(lambda p, q, u: float(u) < p / q),
         "and the tokens are 0, 1, ...": lambda p, q, draw, u: draw(q) + 1,
@@ -166,6 +200,6 @@ def expected_acceptance(p, q):
 }
 
 # Cells whose output must change when the mistake is installed before the first cell.
-_TOY = ["print(first_token_law(speculative_decode"]
+_TOY = ["print(first_token_law(speculative_decode, [0.6, 0.4]"]
 TEETH = {"M1": _TOY, "M3": _TOY, "M4": _TOY, "M5": _TOY}
 NEEDS = ["def first_token_law"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from functools import partial
 
+import numpy as np
 import torch
 
 from specdec_core.lab import exercises
@@ -16,6 +17,18 @@ def kept(p, q, drafted, coins):
         if not u * q[i][x] < p[i][x]:
             return i
     return len(drafted)
+
+
+def wiping(count):
+    """`count`, computed first; then the rows are overwritten, which is the caller's loss."""
+
+    def careless(p, q, drafted, coins):
+        answer = count(p, q, drafted, coins)
+        for row in (*p, *q):
+            row[:] = [0.0] * len(row)
+        return answer
+
+    return careless
 
 
 def passes(test):
@@ -109,7 +122,7 @@ def slipped(name):
 
 CHECKS = {
     exercises.check_count_kept: {
-        "right": kept,
+        "right": wiping(lambda *a: torch.tensor(kept(*a))),
         "(mistake M9)": lambda p, q, drafted, coins: sum(
             u * q[i][x] < p[i][x] for i, (x, u) in enumerate(zip(drafted, coins, strict=True))
         ),
@@ -123,10 +136,15 @@ CHECKS = {
         "with p = 0 even u = 0": passes(lambda p, q, x, u: u * q[x] <= p[x]),
         "it gives 0 where": lambda *a: 0,
         "it raised IndexError": lambda p, q, drafted, coins: drafted[9],
+        "it gives 0 where 1 is right": wiping(lambda *a: 0),
         "it returns 'two'": lambda *a: "two",
+        "', not a whole number": lambda *a: str(kept(*a)),
+        ".9, not a whole number": lambda *a: kept(*a) + 0.9,
+        "it returns True, not a whole number": lambda p, q, x, u: kept(p, q, x, u) == len(x),
+        "it returns None, not a whole number": lambda *a: kept(*a) or None,
     },
     exercises.check_cut_block: {
-        "right": cut,
+        "right": lambda *a: torch.tensor(cut(*a)),
         "inside the block goes unnoticed": lambda block, stops, room: block[:room],
         "there may be several": lambda block, stops, room: cut(block, stops[:1], room),
         "past max_new_tokens": lambda block, stops, room: cut(block, stops, 99),
@@ -143,7 +161,12 @@ CHECKS = {
             ]
         ),
         "where [5, 6, 7] is right": lambda block, stops, room: block[:1],
-        "it returns 3": lambda block, stops, room: len(block),
+        "it returns 3, not a list of token ids": lambda block, stops, room: len(block),
+        "it returns '567'": lambda block, stops, room: "".join(map(str, cut(block, stops, room))),
+        "it returns array([[5, 6, 7]])": lambda *a: np.array([cut(*a)]),
+        "it returns None, not a list": lambda b, stops, room: (
+            b if cut(b, stops, room) == b else None
+        ),
     },
     exercises.check_my_decode: {
         "right": reference_decode,
@@ -166,6 +189,8 @@ CHECKS = {
         "it ends before max_new_tokens": lambda p, q, gamma, most, stops, randomness: [
             int(randomness.categorical(p([])))
         ],
+        "it returns None; return the list": lambda *a: reference_decode(*a) and None,
+        ".9": lambda *a: [token + 0.9 for token in reference_decode(*a)],
         "it returns 7": lambda p, q, gamma, most, stops, randomness: (
             (randomness.categorical(p([])) and 7) or 7
         ),

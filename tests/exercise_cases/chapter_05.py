@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import numpy as np
+import torch
+
 from specdec_core.lab import exercises
 
 
@@ -46,6 +49,21 @@ def one_before(buffer, length, new):
     return length + len(new)
 
 
+def wiping(buffer, length, new):
+    buffer[length:] = [*new, *[None] * (len(buffer) - length - len(new))]
+    return length + len(new)
+
+
+def filling(buffer, length, new):
+    buffer[length:] = (new * len(buffer))[: len(buffer) - length]
+    return length + len(new)
+
+
+def nested(buffer, length, new):
+    buffer[length] = np.array(new)
+    return length + len(new)
+
+
 def late_look(buffer, length, new):
     for i, row in enumerate(new):
         if length + i >= len(buffer):
@@ -81,7 +99,7 @@ def fault(prompt_length, rounds, newest=1, cumulative=True, stop=None, short=0):
 
 CHECKS = {
     exercises.check_rows_after: {
-        "right": rows,
+        "right": lambda *a: torch.tensor(rows(*a)),
         "nothing was rolled back (target_rows=18": lambda t, d, g, n: (t + g + 1, t + g),
         "also read the newest token": lambda t, d, g, n: (t + n, min(t + g, t + n)),
         "in no cache yet": lambda t, d, g, n: (t + n + 2, t + n + 1),
@@ -93,10 +111,14 @@ CHECKS = {
         "rows that are cut off": lambda t, d, g, n: (g - n, max(g - n - 1, 0)),
         "cuts too much": lambda t, d, g, n: (t + n + 1, t + n),
         "not two numbers": lambda t, d, g, n: t + n + 1,
+        "(21.5, 21.5), not two": lambda *a: tuple(x + 0.5 for x in rows(*a)),
+        "('21', '21'), not two": lambda *a: tuple(map(str, rows(*a))),
+        "array([[21, 21]]), not two": lambda *a: np.array([rows(*a)]),
+        "it returns None, not two": lambda t, d, g, n: rows(t, d, g, n) if g else None,
         "raised TypeError": lambda t, d, g: (t, d),
     },
     exercises.check_write_rows: {
-        "right": write,
+        "right": lambda *a: np.int64(write(*a)),
         "write by index, nothing is appended": slip(append),
         "a stale row is left": slip(one_further),
         "a good row was overwritten": slip(one_before),
@@ -106,6 +128,15 @@ CHECKS = {
         "do not fit: raise ValueError": silent,
         "returns the capacity": slip(lambda b, n, new: write(b, n, new) and len(b)),
         "the length is now 7": slip(lambda b, n, new: write(b, n, new) and len(new)),
+        "behind the new rows was changed": slip(wiping),
+        "new rows was changed": slip(filling),
+        "not in order": slip(lambda b, n, new: write(b, n, new[::-1])),
+        "a stale row is left among": slip(nested),
+        "not array([7, 7])": slip(lambda b, n, new: np.array([write(b, n, new)] * 2)),
+        "the good rows and the new ones, not None": slip(lambda b, n, new: print(
+            end="", file=write(b, n, new) and None)),
+        "the new rows do not fit": lambda b, n, new: (
+            write(b, n, new) if n + len(new) <= len(b) else None),
         "raised NameError": lambda b, n, new: undefined,  # noqa: F821
     },
     exercises.check_find_fault: {
@@ -118,6 +149,8 @@ CHECKS = {
             "none" if (f := fault(p, r)).startswith("draft") else f
         ),
         "none of none, target too long": lambda p, r: True,
+        "it returns array([1, 2])": lambda p, r: np.array([1, 2]),
+        "it returns None, which": lambda p, r: f if (f := fault(p, r)) != "none" else None,
         "raised ZeroDivisionError": lambda p, r: 1 / 0,
     },
 }  # fmt: skip

@@ -2,6 +2,12 @@
 
 from __future__ import annotations
 
+import math
+from itertools import cycle
+
+import numpy as np
+import torch
+
 from specdec_core import largest_difference, marginal, total_variation
 from specdec_core.lab import exercises
 
@@ -38,9 +44,19 @@ def above(power, wanted):
     return n
 
 
+def in_turn(function, *kinds):
+    """`function`, whose answers are of one kind after the other."""
+    turns = cycle(kinds)
+    return lambda *arguments: next(turns)(function(*arguments))
+
+
+def near(law, target):
+    return total_variation(law, target) < 1e-9
+
+
 CHECKS = {
     exercises.check_distance: {
-        "right": total_variation,
+        "right": in_turn(total_variation, np.float32, torch.tensor, float, np.array),
         "it lacks the half": lambda a, b: 2 * total_variation(a, b),
         "its differences cancel": lambda a, b: sum(a.get(t, 0) - b.get(t, 0) for t in a | b),
         "the first law only": lambda a, b: 0.5 * sum(abs(a[t] - b.get(t, 0)) for t in a),
@@ -48,9 +64,18 @@ CHECKS = {
         "use .get(tokens, 0)": lambda a, b: 0.5 * sum(abs(a[t] - b[t]) for t in a | b),
         "not a number": lambda a, b: {t: a.get(t, 0) - b.get(t, 0) for t in a | b},
         "where 0.2 is right": lambda a, b: 0.7,
+        "it gives 0.20001 where 0.2 is right": lambda a, b: total_variation(a, b) + 1e-5,
+        "it gives nan": lambda a, b: math.nan,
+        "it gives inf": lambda a, b: math.inf,
+        "it returns True, not a number": lambda a, b: total_variation(a, b) > 0,
+        "it returns '0.2', not a number": lambda a, b: str(round(total_variation(a, b), 9)),
+        "it returns array([0.2, 0.2])": lambda a, b: np.array([total_variation(a, b)] * 2).round(9),
+        "it returns None, not a number": lambda a, b: (
+            total_variation(a, b) if 0.5 in a.values() or a.keys() == b.keys() else None
+        ),
     },
     exercises.check_right_law: {
-        "right": lambda law, target: total_variation(law, target) < 1e-9,
+        "right": in_turn(near, np.bool_, torch.tensor, bool, np.array),
         "lets M7 through": lambda law, target: (
             total_variation(marginal(law, 1), marginal(target, 1)) < 1e-9
         ),
@@ -59,17 +84,27 @@ CHECKS = {
         "lets M1 through": lambda law, target: True,
         "it fails a right decoder": lambda law, target: False,
         "not True or False": total_variation,
+        "it returns 1, not True": lambda law, target: int(near(law, target)),
+        "it returns array([ True])": lambda law, target: np.array([near(law, target)]),
         "use .get(tokens, 0)": lambda law, target: all(
             abs(law[t] - target[t]) < 1e-9 for t in law | target
         ),
     },
     exercises.check_plan: {
-        "right": plan_samples,
+        "right": in_turn(plan_samples, torch.tensor, np.int64, float, int),
         "double until it is enough": count_up,
         "not the smallest": double_only,
         "at least, not above": above,
         "below 0.99": lambda power, wanted: plan_samples(power, wanted) - 1,
         "not a whole number": lambda power, wanted: power,
+        "it returns inf, not a whole": lambda power, wanted: math.inf,
+        "it returns nan, not a whole": lambda power, wanted: math.nan,
+        "it returns 99.5, not a whole": lambda power, wanted: plan_samples(power, wanted) + 0.5,
+        "it returns '99', not a whole": lambda power, wanted: str(plan_samples(power, wanted)),
+        "it returns array([99, 99])": lambda power, wanted: np.array(
+            [plan_samples(power, wanted)] * 2
+        ),
+        "at least one sample": lambda power, wanted: -4,
         "which is enough, but": lambda power, wanted: plan_samples(power, wanted) + 10,
     },
 }

@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
+import dis
 import math
+import re
 from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
 
-from specdec_core.lab.exercises.verdicts import NOT_ATTEMPTED, call, verdict
+from specdec_core.lab.exercises.verdicts import (
+    NOT_ATTEMPTED,
+    as_number,
+    as_truth,
+    call,
+    verdict,
+)
 from specdec_core.trace import Round, ratio
 
 
@@ -17,11 +25,13 @@ def check_order(mine: Sequence[str] | None, rates: Mapping[str, float]) -> None:
         return
     right = sorted(rates, key=rates.__getitem__)
     try:
-        names = [name.strip() for name in (mine.split(",") if isinstance(mine, str) else mine)]
+        names = re.findall(r"[^\s,]+", mine) if isinstance(mine, str) else [n.strip() for n in mine]
     except (AttributeError, TypeError):
         names = []
     if sorted(names) != sorted(right):
-        verdict(f"an order holds each of these names once: {', '.join(right)}")
+        form = ", ".join(['"..."'] * len(right))
+        verdict(f"an order is a list [{form}] that holds each of these names once: "
+                f"{', '.join(sorted(right))}")  # fmt: skip
     elif names == right[::-1]:
         verdict("it is the other way round: put the least accepted first")
     elif names != right:
@@ -39,37 +49,61 @@ def _round(drafted: int, accepted: int) -> Round:
                  (0, accepted + 1), (0, accepted + 1))  # fmt: skip
 
 
+def _untouched(function: Callable) -> bool:
+    """Whether a function's body holds nothing but `...`, `pass` or a docstring."""
+    idle = {"RESUME", "NOP", "LOAD_CONST", "RETURN_VALUE", "RETURN_CONST"}
+    code = getattr(function, "__code__", None)
+    return code is not None and {step.opname for step in dis.get_instructions(code)} <= idle
+
+
+# Means that differ, one of them no whole number: a constant or a rounded answer fails at least one.
+RUNS = (
+    [_round(4, 4), _round(4, 1)],
+    [_round(4, 3)],
+    [_round(4, 2)] * 3,
+    [_round(3, 1), _round(3, 3), _round(3, 0)],
+)
+
+
 def check_tokens_per_forward(function: Callable[[Sequence[Round]], float]) -> None:
     """Exercise 1: mean tokens emitted per round."""
-    runs = ([_round(4, 4), _round(4, 0)], [_round(4, 2)] * 3, [_round(3, 1), _round(3, 3)] * 2)
-    for rounds in runs:
-        answer, problem = call(function, rounds)
-        if answer is None and problem is None:
-            print(NOT_ATTEMPTED)
-            return
-        tokens, drafts = sum(len(r.emitted) for r in rounds), sum(r.gamma for r in rounds)
-        right = ratio(tokens, len(rounds))
-        problem = problem or _explain_ratio(answer, right, len(rounds) / tokens, tokens / drafts)
+    answers = [call(function, list(rounds)) for rounds in RUNS]
+    if answers[0] == (None, None) and _untouched(function):
+        print(NOT_ATTEMPTED)
+        return
+    numbers = {as_number(answer) for answer, _ in answers}
+    constant = numbers.pop() if len(numbers) == 1 else None
+    for rounds, (answer, problem) in zip(RUNS, answers, strict=True):
+        problem = problem or _explain_ratio(answer, rounds)
+        if problem and constant is not None:
+            problem = f"it gives {constant:g} for any rounds: count in those it is given"
         if problem:
             verdict(f"{problem} (for rounds that emit {[len(r.emitted) for r in rounds]})")
             return
     verdict(None)
 
 
-def _explain_ratio(answer: object, right: float, inverse: float, per_draft: float) -> str | None:
-    try:
-        answer = float(answer)
-    except (TypeError, ValueError):
+def _explain_ratio(answer: object, rounds: Sequence[Round]) -> str | None:
+    if answer is None:
+        return "it returned None: a result is given back by return, print only shows it"
+    number = as_number(answer)
+    if number is None:
         return f"it returns {answer!r}, not a number"
-    if math.isclose(answer, right):
-        return None
-    if math.isclose(answer, inverse):
-        return "it is upside down: it gives forwards per token"
-    if math.isclose(answer, per_draft):
-        return "it divides by the drafted tokens, and each round is one forward"
-    if math.isclose(answer, right - 1):
-        return "it leaves out the corrected or bonus token of each round"
-    return f"it gives {answer:.3f} where {right:.3f} is right"
+    tokens, drafts = sum(len(r.emitted) for r in rounds), sum(r.gamma for r in rounds)
+    right = ratio(tokens, len(rounds))
+    slips = (
+        (right, None),
+        (1 / right, "it is upside down: it gives forwards per token"),
+        (tokens / drafts, "it divides by the drafted tokens, and each round is one forward"),
+        (drafts / len(rounds), "it counts the drafted tokens; count the emitted ones"),
+        (right - 1, "it leaves out the corrected or bonus token of each round"),
+        (tokens, "it gives the number of tokens; divide it by the forwards"),
+        (tokens // len(rounds), "it rounds down: divide with /, not with //"),
+    )
+    return next(
+        (words for value, words in slips if math.isclose(number, value)),
+        f"it gives {number:.3f} where {right:.3f} is right",
+    )
 
 
 # p, q, u, whether the word is kept; chosen so that each usual slip fails at least one.
@@ -89,9 +123,13 @@ def check_keep(function: Callable[[float, float, float], bool]) -> None:
     for p, q, u, kept in KEEP_CASES:
         answer, problem = call(function, p, q, u)
         if answer is None and problem is None:
-            print(NOT_ATTEMPTED)
-            return
-        if problem is None and bool(answer) != kept:
+            if _untouched(function):
+                print(NOT_ATTEMPTED)
+                return
+            problem = "it returned None: return True or False"
+        elif problem is None and as_truth(answer) is None:
+            problem = f"it returns {answer!r}, not True or False"
+        elif problem is None and as_truth(answer) != kept:
             least = min(Fraction(1), Fraction(p) / Fraction(q))
             fate = "kept" if kept else "rejected"
             problem = f"the word must be {fate}: it is kept where u is below {float(least):.3g}"

@@ -4,7 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
-from specdec_core.lab.exercises.verdicts import NOT_ATTEMPTED, call, verdict
+from specdec_core.lab.exercises.verdicts import (
+    NOT_ATTEMPTED,
+    as_number,
+    as_wholes,
+    call,
+    verdict,
+)
 from specdec_core.lab.timing import greedy_with_cache, most_tokens, rows_fed
 from specdec_core.models import TableModel
 
@@ -18,7 +24,9 @@ def check_rows_fed(function: Callable[[int, int, bool], int]) -> None:
         if answer is None and problem is None:
             print(NOT_ATTEMPTED)
             return
-        if problem is None and answer != rows_fed(prompt, new, cached):
+        if problem is None and as_number(answer) is None:
+            problem = f"it returns {answer!r}, not a number"
+        elif problem is None and answer != rows_fed(prompt, new, cached):
             problem = _explain_rows(answer, prompt, new, cached)
         if problem:
             how = "with the cache" if cached else "without a cache"
@@ -34,6 +42,9 @@ def _explain_rows(answer: object, prompt: int, new: int, cached: bool) -> str:
         (new, "it counts forwards; count the tokens they read, the prompt too"),
         (right + prompt + new if not cached else right + 1,
          "it reads the last new token too, and nothing follows that one"),
+        (None if cached else right + new,
+         "it reads the last new token too, and nothing follows that one: the first forward reads "
+         "the prompt alone"),
         (new * (prompt + new), "it reads the text at its final length each time, and it grows"),
         (new * (new + 1) // 2, "it leaves the prompt out, which is read again each time"),
     ]  # fmt: skip
@@ -71,11 +82,14 @@ def check_greedy_loop(function: Callable[[TableModel, list[int], int], list[int]
         model, right = _Recorder(), greedy_with_cache(_Recorder(), prompt, new)
         model.forward([8, 8])  # what an earlier run left in the cache
         model.calls.clear()
-        answer, problem = call(function, model, list(prompt), new)
+        given = list(prompt)
+        answer, problem = call(function, model, given, new)
         if answer is None and problem is None:
             print(NOT_ATTEMPTED)
             return
         problem = problem or _explain_loop(answer, model.calls, prompt, right)
+        if problem is None and given != prompt:
+            problem = "it changes the caller's list `prompt`: work on a copy, list(prompt)"
         if problem:
             verdict(f"{problem} (prompt {prompt}, {new} new tokens)")
             return
@@ -85,9 +99,8 @@ def check_greedy_loop(function: Callable[[TableModel, list[int], int], list[int]
 def _explain_loop(
     answer: object, calls: list[tuple[int, list[int]]], prompt: list[int], right: list[int]
 ) -> str | None:
-    try:
-        tokens = [int(token) for token in answer]
-    except (TypeError, ValueError):
+    tokens = as_wholes(answer)
+    if tokens is None:
         return f"it returns {answer!r}, not a list of tokens"
     read = [token for _, fed in calls for token in fed]
     if calls and calls[0][0] > 0:
@@ -120,6 +133,8 @@ TIMES_CASES = (
     {1: 10.0, 2: 10.4, 4: 11.0, 8: 12.5, 16: 15.0, 32: 20.0, 64: 31.0, 128: 52.0},
     {1: 3.0, 2: 3.1, 4: 3.3},
     {1: 2.0, 2: 4.5, 4: 8.0},
+    {1: 10.0, 2: 25.0, 4: 12.0, 8: 19.0, 16: 30.0},
+    {4: 11.0, 16: 30.0, 8: 13.0, 1: 10.0, 2: 10.5},
 )
 
 
@@ -130,7 +145,9 @@ def check_most_tokens(function: Callable[[Mapping[int, float]], int]) -> None:
         if answer is None and problem is None:
             print(NOT_ATTEMPTED)
             return
-        if problem is None and answer != most_tokens(times):
+        if problem is None and as_number(answer) is None:
+            problem = f"it returns {answer!r}, not a number"
+        elif problem is None and answer != most_tokens(times):
             problem = _explain_most(answer, times)
         if problem:
             verdict(f"{problem} (for {times})")
@@ -142,11 +159,20 @@ def _explain_most(answer: object, times: Mapping[int, float]) -> str:
     right, twice = most_tokens(times), 2 * times[1]
     above = [n for n, seconds in times.items() if seconds > twice]
     below = [n for n, seconds in times.items() if seconds < twice]
+    quick = [n for n, seconds in times.items() if seconds <= twice]
     cheap = [n for n, seconds in times.items() if seconds / n <= twice]
     if above and answer == min(above):
         return "it gives the first n that costs more than twice; take the last that does not"
     if answer == max(below):
         return "at most twice includes exactly twice"
+    if answer == max((n for n in quick if n < min(above, default=0)), default=None):
+        return (
+            "it stops at the first n that costs more; times may be jagged, so look at all of them"
+        )
+    if answer == quick[-1]:
+        return (
+            "it takes the last in the order given; take the largest n, in whatever order they come"
+        )
     if answer == times[right]:
         return "it gives a time; give the number of tokens"
     if answer == max(cheap):

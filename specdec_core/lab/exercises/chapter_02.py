@@ -5,24 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from itertools import takewhile
 
-from specdec_core.lab.exercises.verdicts import NOT_ATTEMPTED, call, verdict
+from specdec_core.lab.exercises.verdicts import over
 
 DRAFTS = ("a", "b", "c", "d")
 
 
 def check_row_duty(function: Callable[[int, Sequence[str]], tuple]) -> None:
     """Exercise 1: the drafted tokens a row sees, and the one it judges."""
-    for drafted in (DRAFTS, DRAFTS[:2]):
-        for row in range(len(drafted) + 1):
-            answer, problem = call(function, row, list(drafted))
-            if answer is None and problem is None:
-                print(NOT_ATTEMPTED)
-                return
-            problem = problem or _explain_duty(answer, row, drafted)
-            if problem:
-                verdict(f"{problem} (row {row} of drafted = {list(drafted)})")
-                return
-    verdict(None)
+    cases = [(i, list(row)) for row in (DRAFTS, DRAFTS[:2]) for i in range(len(row) + 1)]
+    over(cases, function, _explain_duty, "row {} of drafted = {}".format)
 
 
 def _explain_duty(answer: object, row: int, drafted: Sequence[str]) -> str | None:
@@ -52,19 +43,22 @@ def _next(context: Sequence[int]) -> int:
 
 def check_draft_chain(function: Callable[[Callable, Sequence[int], int], Sequence[int]]) -> None:
     """Exercise 2: gamma tokens, each from the context and the drafts before it."""
-    for context, gamma in (([1, 5], 3), ([2], 1), ([4, 0, 7], 4)):
-        mine = list(context)
-        answer, problem = call(function, _next, mine, gamma)
-        if answer is None and problem is None:
-            print(NOT_ATTEMPTED)
-            return
-        problem = problem or _explain_chain(answer, context, gamma)
-        if problem is None and mine != context:
-            problem = "it changes the context it was given: make a list of your own first"
-        if problem:
-            verdict(f"{problem} (context {context}, gamma {gamma})")
-            return
-    verdict(None)
+
+    def tried(context: list[int], gamma: int) -> tuple | None:
+        answer = function(_next, context, gamma)
+        return None if answer is None else (answer, context)
+
+    cases = [([1, 5], 3), ([2], 1), ([4, 0, 7], 4), ([3, 6], 0)]
+    over(cases, tried, _explain_tried, "context {}, gamma {}".format)
+
+
+def _explain_tried(tried: tuple | None, context: Sequence[int], gamma: int) -> str | None:
+    """What is wrong with the drafts, or with the context after the call."""
+    answer, after = tried or (None, context)
+    problem = _explain_chain(answer, context, gamma)
+    if problem is None and after != context:
+        return "it changes the context it was given: make a list of your own first"
+    return problem
 
 
 def chain(context: Sequence[int], gamma: int) -> list[int]:
@@ -83,12 +77,15 @@ def _explain_chain(answer: object, context: Sequence[int], gamma: int) -> str | 
     right = chain(context, gamma)
     if answer == right:
         return None
+    if gamma == 0 and answer == list(context):
+        return "text[-gamma:] is the whole list where gamma is 0: cut with text[len(context):]"
     if answer == [*context, *right]:
         return "it returns the context too: only the drafts are wanted"
     if gamma > 1 and answer == [_next(context)] * gamma:
         return "every draft comes from the same context: add each draft before the next"
     if len(answer) != gamma:
-        return f"it returns {len(answer)} tokens where gamma is {gamma}"
+        tokens = "1 token" if len(answer) == 1 else f"{len(answer)} tokens"
+        return f"it returns {tokens} where gamma is {gamma}"
     if answer == _short_sighted(context, gamma):
         return "from the second draft on it reads the newest token alone, without the text before"
     return f"it gives {answer} where {right} is right"
@@ -102,7 +99,7 @@ def _short_sighted(context: Sequence[int], gamma: int) -> list[int]:
     return tokens
 
 
-# drafted, the most likely token of each row: none, one, two, all kept; a match after a mismatch.
+# drafted, the most likely token of each row: one, all, none, two kept; a match after a mismatch.
 VERDICTS = (
     ((7, 8, 9), (7, 5, 9, 4)),
     ((7, 8, 9), (7, 8, 9, 4)),
@@ -110,21 +107,14 @@ VERDICTS = (
     ((7, 8, 9), (7, 8, 2, 4)),
     ((6,), (6, 1)),
     ((5, 5), (6, 5, 5)),
+    ((), (4,)),
 )
 
 
 def check_greedy_verdict(function: Callable[[Sequence[int], Sequence[int]], tuple]) -> None:
     """Exercise 3: how many drafts are kept, and the token after them."""
-    for drafted, best in VERDICTS:
-        answer, problem = call(function, list(drafted), list(best))
-        if answer is None and problem is None:
-            print(NOT_ATTEMPTED)
-            return
-        problem = problem or _explain_verdict(answer, drafted, best)
-        if problem:
-            verdict(f"{problem} (drafted {list(drafted)}, best of each row {list(best)})")
-            return
-    verdict(None)
+    cases = [(list(drafted), list(best)) for drafted, best in VERDICTS]
+    over(cases, function, _explain_verdict, "drafted {}, best of each row {}".format)
 
 
 def _kept(drafted: Sequence[int], best: Sequence[int]) -> int:
@@ -133,19 +123,17 @@ def _kept(drafted: Sequence[int], best: Sequence[int]) -> int:
 
 
 def _explain_verdict(answer: object, drafted: Sequence[int], best: Sequence[int]) -> str | None:
+    right = _kept(drafted, best)
+    if _listed(answer) == [*drafted[:right], best[right]] and answer != (right, best[right]):
+        return "it returns the emitted tokens: return a pair (count, token)"
     try:
         accepted, token = answer
     except (TypeError, ValueError):
-        return f"it returns {answer!r}, not a pair (number kept, next token)"
-    right = _kept(drafted, best)
+        return f"it returns {answer!r}, not a pair (count, token)"
     if (accepted, token) == (right, best[right]):
         return None
     if accepted != right:
-        if accepted == _kept(drafted, best[1:]):
-            return "row i + 1 judges the draft that row i predicts: the rows are off by one"
-        if accepted == sum(d == b for d, b in zip(drafted, best, strict=False)):
-            return f"it counts matches after the first mismatch: {right} kept, not {accepted}"
-        return f"it keeps {accepted} where {right} is right"
+        return _explain_count(accepted, token, drafted, best)
     if right == len(drafted):
         return f"all drafts are kept, so the last row gives the bonus token {best[-1]}, not {token}"
     if token == drafted[right]:
@@ -153,3 +141,24 @@ def _explain_verdict(answer: object, drafted: Sequence[int], best: Sequence[int]
     if token == best[-1]:
         return f"it takes the last row's token {token}, which follows a rejected draft"
     return f"the next token is {best[right]}, from row {right}, not {token}"
+
+
+def _listed(answer: object) -> list | None:
+    """A list or tuple as a list."""
+    return list(answer) if isinstance(answer, list | tuple) else None
+
+
+def _explain_count(
+    accepted: object, token: object, drafted: Sequence[int], best: Sequence[int]
+) -> str:
+    """Why the number of kept drafts is wrong."""
+    right = _kept(drafted, best)
+    if _listed(accepted) is not None:
+        return f"it returns which drafts are kept, {accepted}: return a pair (count, token)"
+    if (token, accepted) == (right, best[right]):
+        return "the pair is the other way round: (count, token)"
+    if accepted == _kept(drafted, best[1:]):
+        return "you judge drafted[i] with row i + 1: use row i"
+    if accepted == sum(d == b for d, b in zip(drafted, best, strict=False)):
+        return f"it counts matches after the first mismatch: {right} kept, not {accepted}"
+    return f"it keeps {accepted} where {right} is right"

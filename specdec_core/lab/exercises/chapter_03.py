@@ -7,14 +7,15 @@ its draws and of its coin.
 from __future__ import annotations
 
 import math
+import random
 from collections.abc import Callable, Iterator, Sequence
-from numbers import Real
 from operator import index
 
+import numpy as np
 import torch
 
 from specdec_core.exact import exact_law
-from specdec_core.lab.exercises.verdicts import NOT_ATTEMPTED, call, verdict
+from specdec_core.lab.exercises.verdicts import NOT_ATTEMPTED, as_number, call, verdict
 from specdec_core.randomness import Randomness
 
 Row = list[float]
@@ -56,12 +57,12 @@ RESIDUAL_SLIPS: dict[str, Callable[[Row, Row], Row]] = {
     "it takes |p - q|: tokens of which there was too much get a share": (
         lambda p, q: _scaled([abs(a - b) for a, b in zip(p, q, strict=True)])
     ),
-    "negative differences stay in it: a probability is never below 0": (
-        lambda p, q: [a - b for a, b in zip(p, q, strict=True)]
-    ),
     "this is min(p, q), the part that is kept": lambda p, q: list(map(min, p, q)),
     "this is min(p, q), the part that is kept, scaled": lambda p, q: _scaled(list(map(min, p, q))),
 }
+
+
+NEGATIVE = "negative entries stay in it: use max(a - b, 0)"
 
 
 def _close(row: Sequence[float], other: Sequence[float]) -> bool:
@@ -92,6 +93,8 @@ def check_residual(function: Callable[[Row, Row], Sequence[float]]) -> None:
         if answer is None and problem is None:
             print(NOT_ATTEMPTED)
             return
+        if p != q and 0 not in p and problem and "ZeroDivisionError" in problem:
+            problem = f"{NEGATIVE}: p - q adds up to 0"
         row, problem = (None, problem) if problem else _as_row(answer, len(p))
         problem = problem or _explain_residual(row, p, q)
         if problem and p == q:
@@ -107,6 +110,8 @@ def _explain_residual(row: Row, p: Row, q: Row) -> str | None:
     if _close(row, right):
         return None
     seen = f"it gives {_said(row)} where {_said(right)} is right"
+    if p != q and min(row) < 0:
+        return f"{NEGATIVE}; it gives {_said(row)}"
     if p != q:
         for name, slip in RESIDUAL_SLIPS.items():
             if _close(row, slip(p, q)):
@@ -191,20 +196,20 @@ class Table:
 OneToken = Callable[[Row, Row, Callable[[Sequence[float]], int], Coin], int]
 
 
-def _law(function: OneToken, p: Row, q: Row) -> tuple[Row, list[Row]]:
-    """The exact law of `function`, and the rows its first draws were made from."""
-    first: list[Row] = []
+def _law(function: OneToken, p: Row, q: Row) -> tuple[Row, list[list[Row]]]:
+    """The exact law of `function`, and the rows that each of its runs drew from."""
+    drawn: list[list[Row]] = []
 
     def run(randomness: Randomness) -> tuple[int]:
         table = Table(randomness)
         token = function(list(p), list(q), table.draw, table.u)
-        first.extend(table.rows[:1])
+        drawn.append(table.rows)
         return (index(token),)
 
     law = exact_law(run)
     if any(token not in range(len(p)) for (token,) in law):
         raise ValueError(f"it returns {sorted(t for (t,) in law)}, and the tokens are 0, 1, ...")
-    return [law.get((i,), 0.0) for i in range(len(p))], first
+    return [law.get((i,), 0.0) for i in range(len(p))], drawn
 
 
 def _by_rule(
@@ -234,8 +239,14 @@ TOKEN_SLIPS: dict[str, OneToken] = {
         _by_rule(after=lambda p, q: _softmax(_rest(p, q)))
     ),
     "the residual is not divided by its sum, mistake M4": _by_rule(after=_rest),
-    "it keeps a draft only where it is the most likely token of p, mistake M5": (
+    "whatever is drafted, it writes the most likely token of p, mistake M5": (
+        lambda p, q, draw, u: _top(p)
+    ),
+    "it keeps a draft only where it is the most likely token of p: toss the coin instead": (
         _by_rule(keeps=lambda x, p, q, u: x == _top(p))
+    ),
+    "the draft is drawn from p: the draft model draws from q": (
+        _by_rule(first=lambda p, q, draw: draw(p))
     ),
     "the ratio is upside down: it keeps x with q/p": (
         _by_rule(keeps=lambda x, p, q, u: u * p[x] < q[x])
@@ -267,15 +278,25 @@ def check_one_token(function: OneToken) -> None:
     if answer is None and problem is None:
         print(NOT_ATTEMPTED)
         return
-    laws = []
+    laws, dice = [], _dice()
     for p, q in (*CASES, EQUAL):
         result, problem = call(_law, function, p, q)
-        problem = _rephrase(problem)
+        problem = _rephrase(problem) if _dice() == dice else OWN_COIN
         if problem:
             verdict(f"{problem} (p = {_said(p)}, q = {_said(q)})")
             return
         laws.append(result)
-    verdict(_explain_laws([law for law, _ in laws]) or _explain_draft(laws))
+    problem = _explain_laws([law for law, _ in laws]) or _explain_draft(laws)
+    verdict(problem or _explain_zero(function))
+
+
+OWN_COIN = "it rolls a random number of its own: the coin is u, and draw does the drawing"
+
+
+def _dice() -> tuple:
+    """Where the generators stand that a reader may use in place of u."""
+    _, words, place, *_ = np.random.get_state()
+    return random.getstate(), words.tobytes(), place, torch.get_rng_state().numpy().tobytes()
 
 
 class _Never:
@@ -309,11 +330,23 @@ def _explain_laws(laws: Sequence[Row]) -> str | None:
     return seen
 
 
-def _explain_draft(laws: Sequence[tuple[Row, list[Row]]]) -> str | None:
-    """The law is right; was there a draft at all?"""
-    for (_, first), (_, q) in zip(laws, CASES, strict=False):
-        if not all(_close(row, q) for row in first):
-            return "the law is p, but the first draw is not from q: nothing was drafted"
+def _explain_draft(laws: Sequence[tuple[Row, list[list[Row]]]]) -> str | None:
+    """The law is right; was there a draft at all, and did it come first?"""
+    for (_, drawn), (_, q) in zip(laws, CASES, strict=False):
+        if not all(any(_close(row, q) for row in rows) for rows in drawn):
+            return "the law is p, but no draw is from q: nothing was drafted"
+        if not all(_close(rows[0], q) for rows in drawn):
+            return "the law is p, but draw from q first: the other draw follows a rejection"
+    return None
+
+
+def _explain_zero(function: OneToken) -> str | None:
+    """The law is right; is a token of p = 0 rejected at u = 0 too?"""
+    p, q = CASES[2]
+    draws = iter((1, 2))
+    answer, _ = call(function, list(p), list(q), lambda row: next(draws), 0.0)
+    if answer == 1:
+        return "u may be 0: then <= keeps a token of p = 0, and < rejects it"
     return None
 
 
@@ -343,11 +376,12 @@ def check_expected_acceptance(function: Callable[[Row, Row], float]) -> None:
             print(NOT_ATTEMPTED)
             return
         right = sum(map(min, p, q))
-        if problem is None and not isinstance(answer, Real):
+        number = as_number(answer)
+        if problem is None and number is None:
             problem = f"it returns {answer!r}, not a number"
-        if problem is None and not math.isclose(answer, right, abs_tol=1e-9):
-            problem = f"it gives {answer:.4g} where {right:.4g} is right"
-            named = [n for n, value in _ways(p, q) if math.isclose(answer, value, abs_tol=1e-9)]
+        if problem is None and not math.isclose(number, right, abs_tol=1e-9):
+            problem = f"it gives {number:.4g} where {right:.4g} is right"
+            named = [n for n, value in _ways(p, q) if math.isclose(number, value, abs_tol=1e-9)]
             problem = f"{named[0]}; {problem}" if named else problem
         if problem:
             verdict(f"{problem} (p = {_said(p)}, q = {_said(q)})")

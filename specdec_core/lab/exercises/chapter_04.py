@@ -10,7 +10,13 @@ from random import Random
 
 import torch
 
-from specdec_core.lab.exercises.verdicts import NOT_ATTEMPTED, call, verdict
+from specdec_core.lab.exercises.verdicts import (
+    NOT_ATTEMPTED,
+    as_whole,
+    as_wholes,
+    attempts,
+    verdict,
+)
 from specdec_core.randomness import judge
 from specdec_core.text import Ending
 
@@ -80,7 +86,8 @@ COUNT_SLIPS = {
 
 def check_count_kept(function: Callable[..., int]) -> None:
     """Exercise 1: drafts kept before the first rejection."""
-    _check_cases(function, _ratio_cases(), _kept, COUNT_SLIPS, "p, q, drafted, coins")
+    whole = (as_whole, "a whole number")
+    _check_cases(function, _ratio_cases(), _kept, COUNT_SLIPS, "p, q, drafted, coins", whole)
 
 
 # --- Exercise 2: where a block is cut -------------------------------------------------------------
@@ -136,7 +143,8 @@ CUT_SLIPS = {
 
 def check_cut_block(function: Callable[..., Sequence[int]]) -> None:
     """Exercise 2: the tokens of a block that are written."""
-    _check_cases(function, CUT_CASES, _cut, CUT_SLIPS, "block, stop_tokens, room", list)
+    tokens = (as_wholes, "a list of token ids")
+    _check_cases(function, CUT_CASES, _cut, CUT_SLIPS, "block, stop_tokens, room", tokens)
 
 
 def _check_cases(
@@ -145,20 +153,24 @@ def _check_cases(
     right: Callable,
     slips: dict[str, Callable],
     names: str,
-    read: Callable = int,
+    kind: tuple[Callable, str],
 ) -> None:
-    """Compare `function` with `right` on every case; name the slip that gives the same answers."""
+    """Compare `function` with `right` on every case; name the slip that gives the same answers.
+
+    kind: reads an answer (None where it cannot), and what an answer is, in words.
+    """
+    tried = attempts(function, cases)
+    if tried is None:
+        print(NOT_ATTEMPTED)
+        return
+    read, wanted = kind
     answers = []
-    for case in cases:
-        given, problem = call(function, *(list(x) if isinstance(x, list) else x for x in case))
-        if given is None and problem is None and not answers:
-            print(NOT_ATTEMPTED)
+    for case, (given, problem) in zip(cases, tried, strict=True):
+        answers.append(read(given))
+        if problem or answers[-1] is None:
+            problem = problem or f"it returns {given!r}, not {wanted}"
+            verdict(f"{problem} (for {names} = {case})")
             return
-        answer, unread = call(read, given)
-        if problem or unread:
-            verdict(f"{problem or f'it returns {given!r}'} (for {names} = {case})")
-            return
-        answers.append(answer)
     wrong = [i for i, case in enumerate(cases) if answers[i] != right(*case)]
     if not wrong:
         verdict(None)

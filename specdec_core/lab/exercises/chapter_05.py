@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import cache
 
-from specdec_core.lab.exercises.verdicts import NOT_ATTEMPTED, call, verdict
+from specdec_core.lab.exercises.verdicts import as_whole, as_wholes, call, over
 from specdec_core.lab.museum import Example, by_parity
 from specdec_core.randomness import Seeded
 
@@ -34,27 +34,16 @@ def rows_after(target: int, draft: int, gamma: int, accepted: int) -> tuple[int,
 
 def check_rows_after(function: Callable[[int, int, int, int], tuple[int, int]]) -> None:
     """Exercise 1: rows of the target's and the draft's cache after a round."""
-    for case in ROUNDS:
-        answer, problem = call(function, *case)
-        if answer is None and problem is None:
-            print(NOT_ATTEMPTED)
-            return
-        problem = problem or _explain_rows(answer, *case)
-        if problem:
-            target, draft, gamma, accepted = case
-            verdict(
-                f"{problem} (target_rows={target}, draft_rows={draft}, gamma={gamma}, "
-                f"accepted={accepted})"
-            )
-            return
-    verdict(None)
+    over(
+        ROUNDS,
+        function,
+        _explain_rows,
+        "target_rows={}, draft_rows={}, gamma={}, accepted={}".format,
+    )
 
 
 def _explain_rows(answer: object, target: int, draft: int, gamma: int, accepted: int) -> str | None:
-    try:
-        mine = tuple(int(rows) for rows in answer)
-    except (TypeError, ValueError):
-        mine = ()
+    mine = tuple(as_wholes(answer) or ())
     if len(mine) != 2:
         return f"it returns {answer!r}, not two numbers of rows"
     right = rows_after(target, draft, gamma, accepted)
@@ -99,27 +88,44 @@ def _explain_draft(
 
 # Capacity, rows that are good, how many new ones; the last does not fit.
 BUFFERS = ((8, 5, 2), (8, 0, 3), (6, 4, 2), (9, 6, 1), (8, 6, 3))
+# What a function returns or how it fails, and the buffer it leaves; None where it does nothing.
+Written = tuple[object, str | None, list[str]] | None
+
+
+def _buffer(capacity: int, length: int) -> list[str]:
+    return [f"row {i}" if i < length else f"stale {i}" for i in range(capacity)]
+
+
+def _new(count: int) -> list[str]:
+    return [f"new {i}" for i in range(count)]
 
 
 def check_write_rows(function: Callable[[list[str], int, list[str]], int]) -> None:
     """Exercise 2: write rows into a buffer of fixed size by index; the new length comes back."""
-    for capacity, length, count in BUFFERS:
-        good = [f"row {i}" for i in range(length)]
-        buffer = good + ["stale"] * (capacity - length)
-        new = [f"new {i}" for i in range(count)]
-        before = list(buffer)
-        answer, problem = call(function, buffer, length, list(new))
-        if answer is None and problem is None and buffer == before:
-            print(NOT_ATTEMPTED)
-            return
-        if length + count > capacity:
-            problem = _explain_overflow(problem, buffer, before)
-        else:
-            problem = problem or _explain_write(answer, buffer, before, good, new)
-        if problem:
-            verdict(f"{problem} (a buffer of {capacity}, length={length}, {count} new rows)")
-            return
-    verdict(None)
+
+    def write(capacity: int, length: int, count: int) -> Written:
+        buffer = _buffer(capacity, length)
+        answer, problem = call(function, buffer, length, _new(count))
+        # An array among the rows could not be compared with a word.
+        rows = [row if isinstance(row, str) else repr(row) for row in buffer]
+        idle = answer is None and problem is None and rows == _buffer(capacity, length)
+        return None if idle else (answer, problem, rows)
+
+    over(BUFFERS, write, _explain_write, "a buffer of {}, length={}, {} new rows".format)
+
+
+def _explain_write(written: Written, capacity: int, length: int, count: int) -> str | None:
+    before, new = _buffer(capacity, length), _new(count)
+    answer, problem, buffer = written or (None, None, before)
+    if length + count > capacity:
+        return _explain_overflow(problem, buffer, before)
+    right = before[:length] + new
+    problem = problem or _explain_buffer(buffer, before, length, right)
+    if problem or as_whole(answer) == len(right):
+        return problem
+    if as_whole(answer) == len(buffer):
+        return "it returns the capacity; the length counts good rows only"
+    return f"the length is now {len(right)}: the good rows and the new ones, not {answer!r}"
 
 
 def _explain_overflow(problem: str | None, buffer: list[str], before: list[str]) -> str | None:
@@ -130,25 +136,23 @@ def _explain_overflow(problem: str | None, buffer: list[str], before: list[str])
     return None if buffer == before else "it writes before it looks whether the rows fit"
 
 
-def _explain_write(
-    answer: object, buffer: list[str], before: list[str], good: list[str], new: list[str]
+def _explain_buffer(
+    buffer: list[str], before: list[str], length: int, right: list[str]
 ) -> str | None:
-    right = [*good, *new]
+    """What is wrong with a buffer that should begin with the rows `right`."""
     if len(buffer) != len(before):
         return f"the buffer now has {len(buffer)} places: write by index, nothing is appended"
     if buffer == before:
         return "the buffer itself is unchanged: write into it, not into a copy"
-    if buffer[: len(good)] != good:
+    if buffer[:length] != right[:length]:
         return "a good row was overwritten: the first new row goes to `length`"
-    if "stale" in buffer[: len(right)]:
+    if any(row.startswith("stale") for row in buffer[: len(right)]):
         return "a stale row is left among the good ones: the first new row goes to `length`"
     if buffer[: len(right)] != right:
         return "the new rows are not in order"
-    if answer == len(right):
-        return None
-    if answer == len(buffer):
-        return "it returns the capacity; the length counts good rows only"
-    return f"the length is now {len(right)}: the good rows and the new ones, not {answer!r}"
+    if buffer[len(right) :] != before[len(right) :]:
+        return "a place behind the new rows was changed: write the rows of `new` and nothing else"
+    return None
 
 
 REMEMBERING = Example(by_parity((0.8, 0.2), (0.3, 0.7)), by_parity((0.6, 0.4), (0.4, 0.6)),
@@ -162,44 +166,40 @@ FAULTS = {
     "M19": "draft too long",
 }
 
+# Of each round: tokens emitted, target rows, draft rows.
 Rows = list[tuple[int, int, int]]
 
 
 @cache
-def _fault_cases() -> tuple[tuple[str, Rows], ...]:
-    """Right names and rounds (tokens emitted, target rows, draft rows) of real runs."""
+def _fault_cases() -> tuple[tuple[int, Rows, str], ...]:
+    """Prompt lengths and rounds of real runs, and the right names."""
     cases = []
     for seed in (1, 2):
         for mistake, name in FAULTS.items():
             rounds = REMEMBERING.run(Seeded(seed), mistake).trace.rounds
             lines = [(len(r.emitted), r.target_length[1], r.draft_length[1]) for r in rounds]
-            cases.append((name, lines))
+            cases.append((len(REMEMBERING.prompt), lines, name))
     return tuple(cases)
 
 
 def check_find_fault(function: Callable[[int, Rows], str]) -> None:
     """Exercise 3: which cache is wrong, from the rows after each round."""
-    prompt = len(REMEMBERING.prompt)
-    for right, rounds in _fault_cases():
-        answer, problem = call(function, prompt, list(rounds))
-        if answer is None and problem is None:
-            print(NOT_ATTEMPTED)
-            return
-        if problem is None and answer != right:
-            problem = _explain_fault(answer, right, prompt, rounds)
-        if problem:
-            verdict(f"{problem} (prompt_length={prompt}, rounds={rounds})")
-            return
-    verdict(None)
+    over(
+        _fault_cases(),
+        lambda prompt, rounds, right: function(prompt, rounds),
+        _explain_fault,
+        lambda prompt, rounds, right: f"prompt_length={prompt}, rounds={rounds}",
+    )
 
 
-def _explain_fault(answer: object, right: str, prompt: int, rounds: Rows) -> str:
-    if answer not in FAULTS.values():
-        return (
-            f"it returns {answer!r}, which is none of {', '.join(dict.fromkeys(FAULTS.values()))}"
-        )
+def _explain_fault(answer: object, prompt: int, rounds: Rows, right: str) -> str | None:
+    names = list(dict.fromkeys(FAULTS.values()))
+    if not isinstance(answer, str) or answer not in names:
+        return f"it returns {answer!r}, which is none of {', '.join(names)}"
+    if answer == right:
+        return None
     if right == "none":
-        if str(answer).startswith("target"):
+        if answer.startswith("target"):
             return (
                 "nothing is wrong here: the right number of rows is prompt_length + all tokens "
                 "emitted so far - 1, since the newest token is in no cache"

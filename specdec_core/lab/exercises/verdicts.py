@@ -1,8 +1,10 @@
-"""What all checks share: their three answers, and a learner's code called safely."""
+"""What all checks share: their three answers, and a learner's code called and read safely."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Mapping, Sequence
+from copy import deepcopy
 from numbers import Real
 
 NOT_ATTEMPTED = "not attempted"
@@ -15,12 +17,17 @@ def verdict(problem: str | None) -> None:
 
 def compare_prediction(mine: float | None, measured: float, unit: str) -> None:
     """Print a prediction beside what was measured."""
+    number = as_number(mine)
     if mine is None:
         print(f"{NOT_ATTEMPTED}: no prediction; measured {measured:g} {unit}")
-    elif not isinstance(mine, Real):
-        print(f"wrong because a prediction is a number, not {mine!r}")
+    elif number is None:
+        verdict(f"a prediction is a number, not {mine!r}")
+    elif not math.isfinite(number):
+        verdict(f"a prediction is a finite number, not {mine!r}")
     else:
-        print(f"you said {mine:g}, measured {measured:g} {unit}: off by {abs(mine - measured):g}")
+        print(
+            f"you said {number:g}, measured {measured:g} {unit}: off by {abs(number - measured):g}"
+        )
 
 
 def call(function: Callable, *arguments: object) -> tuple[object, str | None]:
@@ -29,3 +36,81 @@ def call(function: Callable, *arguments: object) -> tuple[object, str | None]:
         return function(*arguments), None
     except Exception as error:  # a learner's code may raise anything
         return None, f"it raised {type(error).__name__}: {error}"
+
+
+# --- Reading an answer ----------------------------------------------------------------------------
+
+
+def _plain(answer: object) -> object:
+    """A numpy scalar or a tensor without dimensions as a number or bool of Python's own."""
+    return answer.item() if getattr(answer, "ndim", None) == 0 else answer
+
+
+def as_number(answer: object) -> float | None:
+    """A real number as a float, which may be nan or infinite; None for anything else.
+
+    Numpy scalars and tensors without dimensions are numbers. A bool is none: where a number is
+    asked for, it is the result of a comparison that went astray.
+    """
+    plain = _plain(answer)
+    if isinstance(plain, bool) or not isinstance(plain, Real):
+        return None
+    try:
+        return float(plain)
+    except OverflowError:
+        return math.inf if plain > 0 else -math.inf
+
+
+def as_whole(answer: object) -> int | None:
+    """A whole number (3, 3.0, a tensor of one) as an int; None for anything else."""
+    number = as_number(answer)
+    return int(number) if number is not None and number.is_integer() else None
+
+
+def as_wholes(answer: object) -> list[int] | None:
+    """A row of whole numbers (list, tuple, array, tensor) as a list; None for anything else."""
+    found, problem = call(lambda: [as_whole(x) for x in answer])
+    return None if problem or None in found else found
+
+
+def as_truth(answer: object) -> bool | None:
+    """True or False, of Python, numpy or torch; None for anything else."""
+    plain = _plain(answer)
+    return plain if isinstance(plain, bool) else None
+
+
+# --- A function tried on cases --------------------------------------------------------------------
+
+
+def attempts(function: Callable, cases: Sequence[tuple]) -> list[tuple[object, str | None]] | None:
+    """`call` on a deep copy of every case; None where the function never answers anything."""
+    tried = [call(function, *deepcopy(case)) for case in cases]
+    return None if all(answer is None and raised is None for answer, raised in tried) else tried
+
+
+def over(
+    cases: Sequence[tuple],
+    function: Callable,
+    explain: Callable[..., str | None],
+    about: Callable[..., str] | None = None,
+    hints: Mapping[str, str] | None = None,
+) -> None:
+    """Try `function(*case)` on all cases and print the verdict: the first thing that is wrong.
+
+    explain(answer, *case): what is wrong with the answer, or None. about(*case): the case in words
+    that follow the problem. hints: what to add for an error of that name.
+    """
+    tried = attempts(function, cases)
+    if tried is None:
+        print(NOT_ATTEMPTED)
+        return
+    for case, (answer, raised) in zip(cases, tried, strict=True):
+        if raised:
+            added = [f": {hint}" for name, hint in (hints or {}).items() if f" {name}: " in raised]
+            problem = raised + "".join(added)
+        else:
+            problem = explain(answer, *case)
+        if problem:
+            verdict(f"{problem} ({about(*case)})" if about else problem)
+            return
+    verdict(None)

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from specdec_core.decode import autoregressive_decode
 from specdec_core.exact import Law, exact_law, marginal, total_variation
-from specdec_core.lab.exercises.verdicts import NOT_ATTEMPTED, call, verdict
+from specdec_core.lab.exercises.verdicts import NOT_ATTEMPTED, as_wholes, call, verdict
 from specdec_core.lab.museum import MISTAKES, Example, always, by_last, by_parity
 from specdec_core.lab.museum.pieces import Relayed
 from specdec_core.randomness import Randomness, Seeded
@@ -77,7 +77,7 @@ MOST_CALLS = 400
 
 
 class Untouched(Exception):
-    """The function returned None."""
+    """The function did nothing and returned None."""
 
 
 class Wrong(Exception):
@@ -148,11 +148,11 @@ def _run(function: Decoder, toy: Example, randomness: Watched) -> list[int]:
     answer, problem = call(function, rows(toy.target), rows(toy.draft), *arguments)
     if problem:
         raise Wrong(f"{problem} ({_about(toy)})")
-    if answer is None:
+    if answer is None and not randomness.calls:
         raise Untouched
-    tokens, problem = call(lambda: [int(token) for token in answer])
-    if problem:
-        raise Wrong(f"it returns {answer!r}; return the list of new tokens")
+    tokens = as_wholes(answer)
+    if tokens is None:
+        raise Wrong(f"it returns {answer!r}; return the list of new tokens, whole numbers")
     return tokens
 
 

@@ -130,9 +130,14 @@ CHECKS: dict[str, Callable[[Example, str], bool]] = {
 def seen_by(mistake: str, example: Example | None = None) -> tuple[str, ...]:
     """The names of the checks that see `mistake` on its own example, or on another.
 
-    A run that breaks off is seen by anyone: then the answer is "it runs".
+    A run that breaks off is seen by anyone: then the answer is "it runs". Raises ValueError where
+    the right decoder breaks off too.
     """
     toy = MISTAKES[mistake].example if example is None else example
+    try:
+        outcomes(toy, None)
+    except ValueError as error:
+        raise ValueError(f"No decoder runs on these numbers: {error}") from None
     try:
         return tuple(name for name, sees in CHECKS.items() if sees(toy, mistake))
     except ValueError:

@@ -2,13 +2,14 @@
 
 Read on 30 November 2026. A link says that a mistake happens to able people, and nothing against
 the project it names: most were reported, understood and mended there. Where no link stands, the
-mistake was met in public code or reports, and no thread that describes it was found to cite.
+mistake was met in public code or reports, and no page that describes it was found to cite.
 """
 
 from __future__ import annotations
 
 GITHUB = "https://github.com/"
-UNCITED = "public code and reports; no thread is cited"
+UNCITED = "no page to cite"
+HEARD_OF = f"public code and reports; {UNCITED}"
 
 # id -> what the page says, and its path on GitHub.
 SOURCES: dict[str, tuple[str, str]] = {
@@ -24,21 +25,21 @@ SOURCES: dict[str, tuple[str, str]] = {
         "a change that takes a softmax off the residual: the paper normalises it",
         "huggingface/transformers/pull/28508",
     ),
-    "M4": ("hand-written samplers: " + UNCITED, ""),
+    "M4": (f"hand-written samplers; {UNCITED}", ""),
     "M5": (
         "a report of acceptance by argmax at every temperature",
         "lablup/mlxcel/issues/902",
     ),
-    "M6": ("a seed set inside the loop: " + UNCITED, ""),
+    "M6": (f"a seed set inside the loop; {UNCITED}", ""),
     "M6b": (
         "a sampler that sets the seed, where one is given, before every draw",
         "feifeibear/LLMSpeculativeSampling/blob/02d664be4f39a93bfaf3e80f9cb4e58499b43310/"
         "sampling/utils.py",
     ),
-    "M7": ("left over from greedy code: " + UNCITED, ""),
-    "M8": (UNCITED, ""),
-    "M9": (UNCITED, ""),
-    "M10": (UNCITED, ""),
+    "M7": (f"code left over from greedy decoding; {UNCITED}", ""),
+    "M8": (HEARD_OF, ""),
+    "M9": (HEARD_OF, ""),
+    "M10": (HEARD_OF, ""),
     "M11": (
         "a report that the first draft is never checked: the loop is shifted by one",
         "ohdearquant/lattice/issues/243",
@@ -71,7 +72,7 @@ SOURCES: dict[str, tuple[str, str]] = {
         "a change that refuses caches in which rejected drafts stay",
         "ml-explore/mlx-lm/pull/1109",
     ),
-    "M18b": (UNCITED, ""),
+    "M18b": (HEARD_OF, ""),
     "M18c": (
         "a report of a count that stays one token too high after a rejection",
         "openvinotoolkit/openvino.genai/issues/4190",
@@ -88,7 +89,7 @@ SOURCES: dict[str, tuple[str, str]] = {
         "a request to switch bonus tokens on again",
         "vllm-project/vllm/issues/4212",
     ),
-    "M21": (UNCITED, ""),
+    "M21": (HEARD_OF, ""),
     "M22": (
         "a change that calls the sampler match biased; only its acceptance is lower",
         "ml-explore/mlx-swift-lm/pull/459",
