@@ -182,7 +182,10 @@ function render({ model, el }) {
       part.setAttribute("tabindex", "0");
       part.setAttribute("role", "button");
     });
-    if (place >= 0) (parts().find((p) => p.dataset.set === name) ?? parts()[place])?.focus();
+    if (place >= 0) {
+      const now = parts();
+      (now.find((p) => p.dataset.set === name) ?? now[Math.min(place, now.length - 1)])?.focus();
+    }
     words.textContent = model.get("sentence");
     problem.textContent = model.get("problem");
     table.innerHTML = model.get("table");
