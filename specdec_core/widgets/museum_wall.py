@@ -36,7 +36,7 @@ BREAKS = {
 }
 NEED_TWO_DRAFTS = ("M6", "M6b", "M9", "M19", "M21")
 WIDTH, MARGIN, PANEL, HEAD, ROW = 760, 8, 262, 48, 20
-TITLE_X, BREAKS_X, GRID_X, CELL = 48, 321, 388, 45.5
+TITLE_X, BREAKS_X, GRID_X, CELL = 52, 322, 388, 45.5
 BARS_X, BAR, MOST_BARS = 492, 150, 5
 LINKED = r'<td><a href="https://github.com/\1">\1</a></td>'
 BLUE, VERMILION, SEEN = "#0072b2", "#b34700", "#00513b"
@@ -203,7 +203,7 @@ def _gap(right: Law, wrong: Law, tokens: tuple[int, ...]) -> float:
 def _head() -> str:
     y = PANEL + 16
     parts = [
-        svg_text(12, y + 15, "mistake, on its own toy", 11, MUTED),
+        svg_text(10, y + 15, "mistake, on its own toy", 11, MUTED),
         svg_text(BREAKS_X, y + 15, "breaks", 11, MUTED),
     ]
     for i, name in enumerate(COLUMNS):
@@ -223,7 +223,7 @@ def _row(index: int, id: str, chosen: bool, done: Sequence[str]) -> str:
     name = (
         f'<rect x="{MARGIN}" y="{y}" width="{GRID_X - MARGIN}" height="{ROW}" fill="{fill}" '
         f'stroke="{LINE}"/>'
-        + svg_text(12, y + 14, ("▸" if chosen else "") + id, 11, font_weight="bold")
+        + svg_text(10, y + 14, ("▸" if chosen else "") + id, 11, font_weight="bold")
         + svg_text(TITLE_X, y + 14, mistake.title, 11)
     )
     if id in done:

@@ -110,7 +110,7 @@ GALLERY = {
     "sample size": Exhibit(
         "",
         "from specdec_core.widgets import sample_size\nstage = sample_size()\nstage",
-        (("samples, power of ten", 4, "outside the null band of 0.012"),
+        (("samples, power of ten", 4, "outside the null band of 0.013"),
          ("samples, power of ten", 2, "Its power here is 0.450; power .99 needs 401 samples")),
         "samples, power of ten",
         [3, 4],

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from functools import partial
+from random import Random
 
 import numpy as np
 import torch
@@ -66,6 +67,13 @@ def loop(p, q, gamma, max_new_tokens, stop_tokens, randomness, slip=None):
     return text
 
 
+def judged_alone(pair, randomness, slip):
+    """Whether one draft is kept; `pair` holds p and q of it."""
+    if slip == "own coin":
+        return OWN.random() * pair[1] < pair[0]
+    return int(randomness.first_rejection(*(pair[::-1] if slip == "swapped" else pair))) == 1
+
+
 def judged(p, q, text, drafted, randomness, slip):
     """The block a round offers."""
     block = []
@@ -76,15 +84,15 @@ def judged(p, q, text, drafted, randomness, slip):
             passed = int(row.argmax()) == x
         else:
             pair = torch.stack([row[x]]), torch.stack([q(before)[x]])
-            passed = int(randomness.first_rejection(*pair)) == 1
+            passed = judged_alone(pair, randomness, slip)
         if passed:
             block.append(x)
             continue
-        whole = slip in ("target", "argmax")
-        weights = p(before) if whole else (p(before) - q(before)).clamp(min=0)
-        block.append(int(randomness.categorical(weights)))
+        block.append(int(randomness.categorical(corrected(p, q, before, text, slip))))
         if slip != "go on":
             return block
+    if slip == "no bonus row":
+        return [*block, int(randomness.categorical(corrected(p, q, text + block, text, None)))]
     if not drafted or slip not in ("no bonus", "argmax bonus", "draft bonus"):
         return [*block, int(randomness.categorical(p(text + block)))]
     if slip == "no bonus":
@@ -92,6 +100,14 @@ def judged(p, q, text, drafted, randomness, slip):
     if slip == "argmax bonus":
         return [*block, int(p(text + block).argmax())]
     return [*block, int(randomness.categorical(q(text + block)))]
+
+
+def corrected(p, q, before, text, slip):
+    """The weights after a rejection."""
+    if slip in ("target", "argmax"):
+        return p(before)
+    weights = p(before) - q(text if slip == "row 0" else before)
+    return weights if slip == "unclamped" else weights.clamp(min=0)
 
 
 def written(block, stop_tokens, room, slip):
@@ -114,6 +130,9 @@ def loop_from_one_context(p, q, gamma, max_new_tokens, stop_tokens, randomness):
         drafted = [int(randomness.categorical(q(text))) for _ in range(min(gamma, room - 1))]
         text += cut(judged(p, recorded, text, drafted, randomness, None), stop_tokens, room)
     return text
+
+
+OWN = Random(0)
 
 
 def slipped(name):
@@ -181,6 +200,11 @@ CHECKS = {
         "throws the stop token away": slipped("thrown"),
         "this is mistake M20: no bonus token": slipped("no bonus"),
         "(mistake M21)": slipped("chain"),
+        "q's row 0, not the row of the rejected draft": slipped("row 0"),
+        "categorical got negative weights: clamp p - q at 0": slipped("unclamped"),
+        "all chance must come from `randomness`": slipped("own coin"),
+        "it subtracts q from the bonus row too": slipped("no bonus row"),
+        "swapped in first_rejection: p comes first": slipped("swapped"),
         "the loop does not end": slipped("endless"),
         "no draft was judged": slipped("plain"),
         "fewer tokens a round than gamma": slipped("short"),

@@ -85,6 +85,16 @@ def silent(buffer, length, new):
     return write(buffer, length, new[: len(buffer) - length]) and length + len(new)
 
 
+def greater_or_equal(buffer, length, new):
+    if length + len(new) >= len(buffer):
+        raise ValueError("full")
+    return write(buffer, length, new)
+
+
+def never(buffer, length, new):
+    raise ValueError("full")
+
+
 def fault(prompt_length, rounds, newest=1, cumulative=True, stop=None, short=0):
     """The right answer, or one with a slip."""
     needed = prompt_length - newest
@@ -135,6 +145,8 @@ CHECKS = {
         "not array([7, 7])": slip(lambda b, n, new: np.array([write(b, n, new)] * 2)),
         "the good rows and the new ones, not None": slip(lambda b, n, new: print(
             end="", file=write(b, n, new) and None)),
+        "it raised ValueError: full, but they fit exactly (a buffer of 6": greater_or_equal,
+        "it raised ValueError: full, but they fit (a buffer of 8": never,
         "the new rows do not fit": lambda b, n, new: (
             write(b, n, new) if n + len(new) <= len(b) else None),
         "raised NameError": lambda b, n, new: undefined,  # noqa: F821
@@ -147,6 +159,10 @@ CHECKS = {
         "after round 2": lambda p, r: fault(p, r, stop=1),
         "this is 'draft too long'": lambda p, r: (
             "none" if (f := fault(p, r)).startswith("draft") else f
+        ),
+        "after round 1 the caches hold 6 and 4 rows, and the text without its newest token has 4; "
+        "a later round hides it": lambda p, r: (
+            fault(p + sum(emitted for emitted, *_ in r[:-1]), r[-1:])
         ),
         "none of none, target too long": lambda p, r: True,
         "it returns array([1, 2])": lambda p, r: np.array([1, 2]),

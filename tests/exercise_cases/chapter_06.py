@@ -37,6 +37,13 @@ def double_only(power, wanted):
     return n
 
 
+def powers_of_ten(power, wanted):
+    n = 1
+    while power(n) < wanted:
+        n *= 10
+    return n
+
+
 def above(power, wanted):
     n = 1
     while power(n) <= wanted:
@@ -60,16 +67,19 @@ CHECKS = {
         "it lacks the half": lambda a, b: 2 * total_variation(a, b),
         "its differences cancel": lambda a, b: sum(a.get(t, 0) - b.get(t, 0) for t in a | b),
         "the first law only": lambda a, b: 0.5 * sum(abs(a[t] - b.get(t, 0)) for t in a),
+        "counts an outcome of both laws twice": lambda a, b: (
+            0.5 * sum(abs(a.get(t, 0) - b.get(t, 0)) for t in [*a, *b])
+        ),
         "the largest single difference": largest_difference,
         "use .get(tokens, 0)": lambda a, b: 0.5 * sum(abs(a[t] - b[t]) for t in a | b),
         "not a number": lambda a, b: {t: a.get(t, 0) - b.get(t, 0) for t in a | b},
-        "where 0.2 is right": lambda a, b: 0.7,
-        "it gives 0.20001 where 0.2 is right": lambda a, b: total_variation(a, b) + 1e-5,
+        "where 0.4 is right": lambda a, b: 0.7,
+        "it gives 0.40001 where 0.4 is right": lambda a, b: total_variation(a, b) + 1e-5,
         "it gives nan": lambda a, b: math.nan,
         "it gives inf": lambda a, b: math.inf,
         "it returns True, not a number": lambda a, b: total_variation(a, b) > 0,
-        "it returns '0.2', not a number": lambda a, b: str(round(total_variation(a, b), 9)),
-        "it returns array([0.2, 0.2])": lambda a, b: np.array([total_variation(a, b)] * 2).round(9),
+        "it returns '0.4', not a number": lambda a, b: str(round(total_variation(a, b), 9)),
+        "it returns array([0.4, 0.4])": lambda a, b: np.array([total_variation(a, b)] * 2).round(9),
         "it returns None, not a number": lambda a, b: (
             total_variation(a, b) if 0.5 in a.values() or a.keys() == b.keys() else None
         ),
@@ -78,6 +88,9 @@ CHECKS = {
         "right": in_turn(near, np.bool_, torch.tensor, bool, np.array),
         "lets M7 through": lambda law, target: (
             total_variation(marginal(law, 1), marginal(target, 1)) < 1e-9
+        ),
+        "lets a late mistake through: its first four tokens are right": lambda law, target: (
+            total_variation(marginal(law, 2), marginal(target, 2)) < 1e-9
         ),
         "lets M14 through": lambda law, target: total_variation(law, target) < 0.01,
         "which is rounding": lambda law, target: law == target,
@@ -93,15 +106,16 @@ CHECKS = {
     exercises.check_plan: {
         "right": in_turn(plan_samples, torch.tensor, np.int64, float, int),
         "double until it is enough": count_up,
-        "not the smallest": double_only,
+        "it gives 128, which is enough but not the smallest": double_only,
+        "it gives 100, which is enough but not the smallest": powers_of_ten,
         "at least, not above": above,
-        "below 0.99": lambda power, wanted: plan_samples(power, wanted) - 1,
+        "below 0.97": lambda power, wanted: plan_samples(power, wanted) - 1,
         "not a whole number": lambda power, wanted: power,
         "it returns inf, not a whole": lambda power, wanted: math.inf,
         "it returns nan, not a whole": lambda power, wanted: math.nan,
-        "it returns 99.5, not a whole": lambda power, wanted: plan_samples(power, wanted) + 0.5,
-        "it returns '99', not a whole": lambda power, wanted: str(plan_samples(power, wanted)),
-        "it returns array([99, 99])": lambda power, wanted: np.array(
+        "it returns 97.5, not a whole": lambda power, wanted: plan_samples(power, wanted) + 0.5,
+        "it returns '97', not a whole": lambda power, wanted: str(plan_samples(power, wanted)),
+        "it returns array([97, 97])": lambda power, wanted: np.array(
             [plan_samples(power, wanted)] * 2
         ),
         "at least one sample": lambda power, wanted: -4,

@@ -120,6 +120,9 @@ def _explain_write(written: Written, capacity: int, length: int, count: int) -> 
     if length + count > capacity:
         return _explain_overflow(problem, buffer, before)
     right = before[:length] + new
+    if problem and " ValueError" in problem:
+        exactly = " exactly" if length + count == capacity else ""
+        return f"{problem}, but they fit{exactly}"
     problem = problem or _explain_buffer(buffer, before, length, right)
     if problem or as_whole(answer) == len(right):
         return problem
@@ -168,18 +171,24 @@ FAULTS = {
 
 # Of each round: tokens emitted, target rows, draft rows.
 Rows = list[tuple[int, int, int]]
+# Prompt length, rounds and the right name; a full accept in the last round hides the fault.
+HIDDEN: tuple[tuple[int, Rows, str], ...] = (
+    (3, [(2, 6, 4), (4, 8, 7)], "target too long"),
+    (3, [(3, 4, 5), (4, 9, 8)], "target too short"),
+    (3, [(1, 3, 5), (4, 7, 6)], "draft too long"),
+)
 
 
 @cache
 def _fault_cases() -> tuple[tuple[int, Rows, str], ...]:
-    """Prompt lengths and rounds of real runs, and the right names."""
+    """Prompt lengths and rounds, real runs first, and the right names."""
     cases = []
     for seed in (1, 2):
         for mistake, name in FAULTS.items():
             rounds = REMEMBERING.run(Seeded(seed), mistake).trace.rounds
             lines = [(len(r.emitted), r.target_length[1], r.draft_length[1]) for r in rounds]
             cases.append((len(REMEMBERING.prompt), lines, name))
-    return tuple(cases)
+    return (*cases, *HIDDEN)
 
 
 def check_find_fault(function: Callable[[int, Rows], str]) -> None:
@@ -209,8 +218,9 @@ def _explain_fault(answer: object, prompt: int, rounds: Rows, right: str) -> str
     for number, (emitted, target, draft) in enumerate(rounds, start=1):
         needed += emitted
         if target != needed or draft > needed:
+            later = "; a later round hides it" if (prompt, rounds, right) in HIDDEN else ""
             return (
                 f"this is {right!r}: after round {number} the caches hold {target} and {draft} "
-                f"rows, and the text without its newest token has {needed}"
+                f"rows, and the text without its newest token has {needed}{later}"
             )
     raise AssertionError("a fault that no round shows")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable
 from functools import cache
@@ -10,8 +11,9 @@ from specdec_core.exact import Law, total_variation
 from specdec_core.lab.exercises.verdicts import as_number, as_truth, as_whole, over
 from specdec_core.lab.museum import MISTAKES
 
-# Two laws each; the last pair differs in what it can write at all.
+# Two laws each. The first pair tells the slips apart; the last differs in what it can write at all.
 DISTANCES: tuple[tuple[Law, Law], ...] = (
+    ({(0,): 0.5, (1,): 0.3, (2,): 0.2}, {(0,): 0.3, (1,): 0.4, (3,): 0.3}),
     ({(0,): 0.6, (1,): 0.4}, {(0,): 0.8, (1,): 0.2}),
     ({(0,): 0.4, (1,): 0.3, (2,): 0.2, (3,): 0.1}, {(0,): 0.1, (1,): 0.2, (2,): 0.3, (3,): 0.4}),
     ({(0,): 0.75, (1,): 0.25}, {(0,): 0.75, (2,): 0.25}),
@@ -42,6 +44,11 @@ def _explain_distance(answer: object, law: Law, other: Law) -> str | None:
             0.5 * math.fsum(abs(gaps[t]) for t in law),
             "it looks at the outcomes of the first law only; the other has more",
         ),
+        (
+            0.5 * math.fsum(abs(gaps[t]) for t in [*law, *other]),
+            "it counts an outcome of both laws twice: take each outcome once, law.keys() | "
+            "other.keys()",
+        ),
         (max(map(abs, gaps.values())), "it is the largest single difference, not the distance"),
     )
     for value, reason in slips:
@@ -54,6 +61,8 @@ def _explain_distance(answer: object, law: Law, other: Law) -> str | None:
 CAUGHT = {
     "M1": "its first token is off by .12",
     "M7": "its first token is right, and the second is not: look at whole texts",
+    "a late mistake": "its first four tokens are right, and the fifth is off by .1: look at whole "
+    "texts",
     "M17": "it writes past the end, where the target writes nothing: look at all outcomes of both",
     "M14": "its law is off by 7.5e-07, which is far more than rounding (1e-15)",
 }
@@ -61,8 +70,15 @@ CAUGHT = {
 KEPT = {"M19": "only its acceptance suffers", "M20": "only its speed suffers"}
 
 
+# Five tokens, each 0 or 1; in the second law the last of them favours 0.
+FAIR: Law = dict.fromkeys(itertools.product((0, 1), repeat=5), 1 / 32)
+LATE: Law = {tokens: (0.4 if tokens[-1] else 0.6) / 16 for tokens in FAIR}
+
+
 @cache
 def _laws(mistake: str) -> tuple[Law, Law]:
+    if mistake == "a late mistake":
+        return LATE, FAIR
     example = MISTAKES[mistake].example
     return example.law(mistake), example.law()
 
@@ -110,7 +126,7 @@ def _geometric(rate: float) -> Callable[[int], float]:
 RARE = 3e-7
 # A power function, what is wanted, and the smallest number that reaches it.
 PLANS = (
-    (lambda n: min(1.0, n / 100), 0.99, 99),
+    (lambda n: min(1.0, n / 100), 0.97, 97),
     (lambda n: n / (n + 4), 0.5, 4),
     (_geometric(0.01), 0.99, 459),
     (_geometric(RARE), 0.99, math.ceil(math.log(1 - 0.99) / math.log1p(-RARE))),
@@ -161,6 +177,6 @@ def _explain_plan(
         return f"it gives {mine:,}, where the power is {power(mine):.4f}, below {wanted}"
     if mine == right + 1 and power(right) == wanted:
         return f"it gives {mine:,}, but {right:,} reaches {wanted} already: at least, not above"
-    if math.log2(mine).is_integer():
+    if any(mine == base ** round(math.log(mine, base)) for base in (2, 10)):
         return f"it gives {mine:,}, which is enough but not the smallest: halve the gap afterwards"
     return f"it gives {mine:,}, which is enough, but {right:,} is too"

@@ -52,6 +52,67 @@ def reference_decode(
 
 
 Decoder = Callable[..., Sequence[int]]
+Rows = Callable[[list[int]], Tensor]
+
+
+# --- The reference with one slip in it ------------------------------------------------------------
+
+
+class Verdicts(Relayed):
+    """Randomness that knows the verdict until the last token of the round is drawn.
+
+    kept: how many drafts it kept. full: whether it kept them all.
+    """
+
+    kept, full = 0, False
+
+    def categorical(self, probs: Tensor) -> Tensor:
+        self.kept, self.full = 0, False
+        return super().categorical(probs)
+
+    def first_rejection(self, target_prob: Tensor, draft_prob: Tensor) -> Tensor:
+        index = super().first_rejection(target_prob, draft_prob)
+        self.kept, self.full = int(index), int(index) == target_prob.shape[-1]
+        return index
+
+
+class Swapped(Relayed):
+    """Randomness that takes p for q."""
+
+    def first_rejection(self, target_prob: Tensor, draft_prob: Tensor) -> Tensor:
+        return super().first_rejection(draft_prob, target_prob)
+
+
+def _row_zero(p: Rows, q: Rows, *settings: object) -> list[int]:
+    verdicts = Verdicts(settings[-1])
+
+    def row(before: list[int]) -> Tensor:
+        return q(before[: len(before) - verdicts.kept])
+
+    return reference_decode(p, row, *settings[:-1], verdicts)
+
+
+def _residual_always(p: Rows, q: Rows, *settings: object) -> list[int]:
+    verdicts = Verdicts(settings[-1])
+
+    def row(before: list[int]) -> Tensor:
+        return residual_weights(p(before), q(before)) if verdicts.full else p(before)
+
+    return reference_decode(row, q, *settings[:-1], verdicts)
+
+
+def _swapped(p: Rows, q: Rows, *settings: object) -> list[int]:
+    return reference_decode(p, q, *settings[:-1], Swapped(settings[-1]))
+
+
+SLIPS: dict[str, Decoder] = {
+    "the residual takes q's row 0, not the row of the rejected draft": _row_zero,
+    "it subtracts q from the bonus row too: after a full accept, draw from p": _residual_always,
+    "p and q are swapped in first_rejection: p comes first": _swapped,
+}
+
+
+# --- Toys -----------------------------------------------------------------------------------------
 
 # Each toy sees what the ones before it cannot. The last token of a run is never a draft in the
 # core, so laws are compared without it.
@@ -59,7 +120,7 @@ TOYS = (
     Example(tokens=3),
     Example(by_last((0.6, 0.4), (0.9, 0.1), (0.2, 0.8)), always(0.5, 0.5), gamma=2, tokens=4),
     Example(
-        by_parity((0.5, 0.3, 0.2), (0.1, 0.3, 0.6)), by_parity((0.2, 0.5, 0.3), (0.3, 0.4, 0.3)),
+        by_parity((0.5, 0.3, 0.2), (0.1, 0.3, 0.6)), by_parity((0.2, 0.5, 0.3), (0.6, 0.1, 0.3)),
         gamma=2, tokens=3,
     ),
 )  # fmt: skip
@@ -88,16 +149,21 @@ class Watched(Relayed):
     """Randomness that counts what it is asked.
 
     went_on: whether a draft was judged after a rejection in the same round.
+    refused: why a draw was refused, or None.
     """
 
     def __init__(self, inner: Randomness) -> None:
         super().__init__(inner)
         self.calls = self.judged = self.rejected = 0
         self.went_on = False
+        self.refused: str | None = None
         self._since_rejection: int | None = None
 
     def categorical(self, probs: Tensor) -> Tensor:
         self.calls += 1
+        if bool((probs < -TOLERANCE).any()):
+            self.refused = "categorical got negative weights: clamp p - q at 0"
+            raise ValueError(self.refused)
         if self._since_rejection is not None:
             self._since_rejection += 1
         return super().categorical(probs)
@@ -119,6 +185,7 @@ class Watched(Relayed):
 def check_my_decode(function: Decoder) -> None:
     """Exercise 3: the exact law of a learner's loop against the target's, on toys."""
     try:
+        _check_repeats(function, TOYS[1])
         for toy in (*TOYS, STOPPING):
             _check_law(function, toy)
         _check_speed(function, COPY)
@@ -147,13 +214,24 @@ def _run(function: Decoder, toy: Example, randomness: Watched) -> list[int]:
     arguments = toy.gamma, toy.tokens, list(toy.stop_tokens), randomness
     answer, problem = call(function, rows(toy.target), rows(toy.draft), *arguments)
     if problem:
-        raise Wrong(f"{problem} ({_about(toy)})")
+        raise Wrong(f"{randomness.refused or problem} ({_about(toy)})")
     if answer is None and not randomness.calls:
         raise Untouched
     tokens = as_wholes(answer)
     if tokens is None:
         raise Wrong(f"it returns {answer!r}; return the list of new tokens, whole numbers")
     return tokens
+
+
+def _check_repeats(function: Decoder, toy: Example) -> None:
+    """Raise `Wrong` where the same choices give another text."""
+    for seed in range(8):
+        first, second = (_run(function, toy, Watched(Seeded(seed))) for _ in range(2))
+        if first != second:
+            raise Wrong(
+                "the same choices gave another run: all chance must come from `randomness`, and "
+                f"nothing may be left over from an earlier run ({first}, then {second})"
+            )
 
 
 def _law(function: Decoder, toy: Example) -> Law:
@@ -209,23 +287,38 @@ def _check_law(function: Decoder, toy: Example) -> None:
     apart = total_variation(law, _right_law(toy))
     if apart < TOLERANCE:
         return
-    seen = marginal(law, toy.tokens - 1)
+    where = f"(total variation {apart:.3f}; {_about(toy)})"
+    # The slips come first: their laws are quicker to enumerate.
+    for reason, slip in SLIPS.items():
+        if _explains(_slipped_law(slip, toy), law, toy):
+            raise Wrong(f"{reason} {where}")
     for name in SUSPECTS:
-        suspect = marginal(_mistaken_law(name, toy), toy.tokens - 1)
-        if _differ(suspect, marginal(_right_law(toy), toy.tokens - 1)) and not _differ(
-            suspect, seen
-        ):
-            raise Wrong(f"this is {_named(name)} (total variation {apart:.3f}; {_about(toy)})")
+        if _explains(_mistaken_law(name, toy), law, toy):
+            raise Wrong(f"this is {_named(name)} {where}")
     raise Wrong(f"its law is off: total variation {apart:.3f} ({_about(toy)})")
 
 
-def _differ(law: Law, other: Law) -> bool:
-    return total_variation(law, other) > TOLERANCE
+def _explains(suspect: Law, seen: Law, toy: Example) -> bool:
+    """Whether a suspect's law is wrong on this toy, and the one seen."""
+    laws = (marginal(law, toy.tokens - 1) for law in (suspect, seen, _right_law(toy)))
+    suspect, seen, right = laws
+    return (
+        total_variation(suspect, seen) < TOLERANCE and total_variation(suspect, right) > TOLERANCE
+    )
 
 
 @cache
 def _mistaken_law(name: str, toy: Example) -> Law:
     return toy.law(name)
+
+
+@cache
+def _slipped_law(slip: Decoder, toy: Example) -> Law:
+    def rows(of: Callable) -> Rows:
+        return lambda text: torch.tensor(of(tuple(text)), dtype=torch.float64)
+
+    settings = toy.gamma, toy.tokens, toy.stop_tokens
+    return exact_law(lambda coins: slip(rows(toy.target), rows(toy.draft), *settings, coins))
 
 
 def _check_lengths(law: Law, toy: Example) -> None:
