@@ -256,7 +256,7 @@ my_order = None
 rates = {}
 for name, drafter in pair.drafters.items():
     run = speculative_decode(
-        pair.target, drafter, prompt, max_new_tokens=200, randomness=Seeded(3)
+        pair.target, drafter, prompt, max_new_tokens=100, randomness=Seeded(3)
     )
     rates[name] = run.stats.acceptance_rate
     print(f"{name:8} acceptance {rates[name]:.2f}, {run.stats.block_efficiency:.2f} tokens a forward")
@@ -375,8 +375,8 @@ import time
 
 quick = load_pair("storyworld")
 for name, decode in (
-    ("plain", lambda: autoregressive_decode(quick.target, prompt, max_new_tokens=150)),
-    ("speculative", lambda: speculative_decode(quick.target, quick.drafter, prompt, max_new_tokens=150)),
+    ("plain", lambda: autoregressive_decode(quick.target, prompt, max_new_tokens=80)),
+    ("speculative", lambda: speculative_decode(quick.target, quick.drafter, prompt, max_new_tokens=80)),
 ):
     decode()
     started = time.perf_counter()
