@@ -13,6 +13,7 @@ out = speculative_decode(
     stop_tokens=pair.stop_tokens,
 )
 """
+IMPORT = "import specdec_core.widgets"
 
 
 @dataclass(frozen=True)
@@ -44,7 +45,7 @@ GALLERY = {
         [0.2, 0.9],
     ),
     "coin tape by hand": Exhibit(
-        "",
+        IMPORT,
         "from specdec_core.widgets import coin_tape_by_hand\n"
         "stage = coin_tape_by_hand()\nstage",
         (("coin u of draft 2", 0.7, "3 of 3 drafts kept; the bonus token"),
@@ -55,7 +56,7 @@ GALLERY = {
         [0.2, 0.9],
     ),
     "mass mover": Exhibit(
-        "",
+        IMPORT,
         "from specdec_core.widgets import mass_mover\n"
         "stage = mass_mover((0.6, 0.4), (0.8, 0.2))\nstage",
         (("after a rejection, draw from", "p itself (M1)", "token 0 0.720, token 1 0.280: not p"),
@@ -66,7 +67,7 @@ GALLERY = {
         [1, 0],
     ),
     "proof tree": Exhibit(
-        "",
+        IMPORT,
         "from specdec_core.widgets import proof_tree\nstage = proof_tree()\nstage",
         (("the rule", "M1: After a rejection, draw from p", "18/25, and the target gives it 3/5"),
          ("the rule", "the right one", "9/25 + 6/25 = 3/5, and the target"),
@@ -98,7 +99,7 @@ GALLERY = {
         [2, 3, 4],
     ),
     "museum": Exhibit(
-        "",
+        IMPORT,
         "from specdec_core.widgets import museum_wall\nstage = museum_wall()\nstage",
         (("mistake", "M2 Argmax draft, softmax q in the ratio", "not tried yet. 4 of 28"),
          ("Run the checks", None, "total variation 0.15"),
@@ -108,7 +109,7 @@ GALLERY = {
         [0, 2],
     ),
     "sample size": Exhibit(
-        "",
+        IMPORT,
         "from specdec_core.widgets import sample_size\nstage = sample_size()\nstage",
         (("samples, power of ten", 4, "outside the null band of 0.013"),
          ("samples, power of ten", 2, "Its power here is 0.450; power .99 needs 401 samples")),
@@ -116,7 +117,7 @@ GALLERY = {
         [3, 4],
     ),
     "forward race": Exhibit(
-        "",
+        IMPORT,
         "from specdec_core.widgets import forward_race\n"
         "stage = forward_race({'here': {n: 0.01 + n / 1e4 for n in (1, 2, 3)}}, ['a', 'b', 'c'])\n"
         "stage",
@@ -125,7 +126,7 @@ GALLERY = {
         [1, 3],
     ),
     "bet": Exhibit(
-        "",
+        IMPORT,
         "from specdec_core.widgets import bet\n"
         "stage = bet('00-forwards', 'How many forwards?', 1, 49, 'forwards')\nstage",
         (("your guess", 12, "12 forwards (not kept yet)"),
