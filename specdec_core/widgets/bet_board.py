@@ -7,10 +7,12 @@ from dataclasses import replace
 
 from specdec_core.lab.bets import Bet, keep_bet, read_bets, settle
 from specdec_core.widgets.picture import (
+    BLUE,
     INK,
     LINE,
     MUTED,
     PAPER,
+    VERMILION,
     Picture,
     html_table,
     svg_frame,
@@ -20,7 +22,6 @@ from specdec_core.widgets.stage import Stage, button, select, slider
 
 WIDTH, LEFT, RIGHT = 760, 40, 560
 ROW = 56
-BLUE, VERMILION = "#0072b2", "#b34700"
 
 
 def _x(bet: Bet, value: float) -> float:

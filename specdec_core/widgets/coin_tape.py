@@ -32,7 +32,7 @@ from specdec_core.widgets.coin_picture import (
     last_coin_shown,
 )
 from specdec_core.widgets.picture import Picture, visible
-from specdec_core.widgets.rows import floats, read_row
+from specdec_core.widgets.rows import floats, read_pair
 from specdec_core.widgets.stage import Control, Stage, shell_with, slider, stepper, text
 
 Decode = Callable[[Sequence[int]], str]
@@ -209,11 +209,7 @@ def coin_tape_by_hand(
 
 def view_by_hand(p: str, q: str, drafted: str, v: float, **u: float) -> Picture:
     """The picture of `coin_tape_by_hand`; ValueError where the numbers make no round."""
-    target, draft = (
-        _float64(floats(read_row(x, n, len(LETTERS)))) for x, n in ((p, "p"), (q, "q"))
-    )
-    if len(target) != len(draft):
-        raise ValueError(f"p has {len(target)} numbers and q has {len(draft)}: give the same.")
+    target, draft = (_float64(floats(row)) for row in read_pair(p, q, len(LETTERS)))
     tokens = _letters(drafted, draft)
     gamma = len(tokens)
     rows = Rows(target.expand(gamma + 1, -1), draft.expand(gamma, -1), tokens)

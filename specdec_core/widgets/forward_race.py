@@ -6,11 +6,15 @@ from collections.abc import Mapping, Sequence
 
 from specdec_core.widgets.figure import nice_step
 from specdec_core.widgets.picture import (
+    BLUE,
     INK,
     LINE,
     MONOSPACE,
     MUTED,
+    PALE_BLUE,
+    PALE_VERMILION,
     PAPER,
+    VERMILION,
     Picture,
     clickable,
     html_table,
@@ -22,7 +26,7 @@ from specdec_core.widgets.stage import Stage, select, stepper
 
 WIDTH, HEIGHT = 760, 268
 LEFT, TRACK = 16, 728
-ALONE, TOGETHER = ("#b34700", "#fdeee2"), ("#0072b2", "#e5f1f8")
+ALONE, TOGETHER = (VERMILION, PALE_VERMILION), (BLUE, PALE_BLUE)
 BAR, TOP, STEP = 34, 58, 84
 MOST, LONGEST = 12, 7  # tokens on the track, and characters of each, that there is room for
 

@@ -20,11 +20,15 @@ from torch import Tensor
 from specdec_core.exact import total_variation
 from specdec_core.widgets.one_draft import DRAWS, Row, one_draft_law
 from specdec_core.widgets.picture import (
+    BLUE,
+    GREEN,
     INK,
     LINE,
     MONOSPACE,
     MUTED,
+    PALE_VERMILION,
     PAPER,
+    VERMILION,
     Picture,
     html_table,
     svg_frame,
@@ -34,7 +38,7 @@ from specdec_core.widgets.picture import (
 from specdec_core.widgets.rows import floats, read_pair
 from specdec_core.widgets.stage import HERE, Stage, select, shell_with, text
 
-KEPT, SURPLUS, SURPLUS_FILL, DRAWN = "#0072b2", "#b34700", "#fdeee2", "#00694d"
+KEPT, SURPLUS, SURPLUS_FILL, DRAWN = BLUE, VERMILION, PALE_VERMILION, GREEN
 # What mass_mover.js must know of the layout, in the picture's units.
 LAYOUT = {
     "left": 10, "span": 520, "widest": 150, "bar": 44, "grip": 20, "gap": 6,

@@ -12,10 +12,12 @@ from specdec_core.exact import Law, marginal
 from specdec_core.lab.museum import CHECKS, MISTAKES, Example, always, distance, seen_by
 from specdec_core.lab.museum.checks import TOLERANCE, law_of_tokens, mean_of
 from specdec_core.widgets.picture import (
+    BLUE,
     INK,
     LINE,
     MUTED,
     PAPER,
+    VERMILION,
     Picture,
     clickable,
     html_table,
@@ -39,7 +41,7 @@ WIDTH, MARGIN, PANEL, HEAD, ROW = 760, 8, 262, 48, 20
 TITLE_X, BREAKS_X, GRID_X, CELL = 52, 322, 388, 45.5
 BARS_X, BAR, MOST_BARS = 492, 150, 5
 LINKED = r'<td><a href="https://github.com/\1">\1</a></td>'
-BLUE, VERMILION, SEEN = "#0072b2", "#b34700", "#00513b"
+SEEN = "#00513b"
 
 
 @dataclass(frozen=True)

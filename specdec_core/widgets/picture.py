@@ -10,6 +10,9 @@ from urllib.parse import urlencode
 
 # Foreground and background are set together, so a picture reads the same on any theme.
 INK, PAPER, MUTED, LINE = "#1a1a1a", "#ffffff", "#4d4d4d", "#c8c8c8"
+# Okabe-Ito, darkened where text is set in them, and pale fills to go behind them.
+BLUE, VERMILION, GREEN = "#0072b2", "#b34700", "#00694d"
+PALE_BLUE, PALE_VERMILION = "#e5f1f8", "#fdeee2"
 MONOSPACE = "DejaVu Sans Mono, Menlo, Consolas, monospace"
 SANS = "DejaVu Sans, Helvetica, Arial, sans-serif"
 

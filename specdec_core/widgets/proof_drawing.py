@@ -7,11 +7,15 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from specdec_core.widgets.picture import (
+    BLUE,
     INK,
     LINE,
     MONOSPACE,
     MUTED,
+    PALE_BLUE,
+    PALE_VERMILION,
     PAPER,
+    VERMILION,
     clickable,
     svg_frame,
     svg_text,
@@ -23,7 +27,6 @@ LEAF_STEP, GAP, LINK = 32, 8, 40
 GROUP_WIDTH, LOW, HIGH = 168, 38, 53  # a box is high where its two fractions need a line each
 GROUP_LEFT = WIDTH - MARGIN - GROUP_WIDTH
 CHARACTER = 6.7  # width of one monospace character at 11 px
-BLUE, PALE_BLUE, VERMILION, PALE_VERMILION = "#0072b2", "#e5f1f8", "#b34700", "#fdeee2"
 
 # A mark and a word first, a colour last.
 VERDICTS = {"keep": "✓ keep", "reject": "✗ reject"}

@@ -20,10 +20,13 @@ from specdec_core.lab.museum import MISTAKES, Example
 from specdec_core.lab.museum.checks import law_of_tokens
 from specdec_core.widgets.museum_wall import own_pair
 from specdec_core.widgets.picture import (
+    BLUE,
+    GREEN,
     INK,
     LINE,
     MUTED,
     PAPER,
+    VERMILION,
     Picture,
     html_table,
     svg_frame,
@@ -45,7 +48,6 @@ CHOICES = {RIGHT: "no mistake"} | {
 WIDTH, LEFT, RIGHT_EDGE = 760, 64, 744
 BAND_TOP, BAND_BOTTOM, POWER_TOP, POWER_BOTTOM = 62, 218, 262, 392
 HEIGHT = 440
-BLUE, VERMILION, GREEN = "#0072b2", "#b34700", "#00694d"
 
 
 @dataclass(frozen=True)
