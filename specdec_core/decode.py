@@ -54,6 +54,7 @@ class Result:
     text: str | None = None
 
 
+@torch.inference_mode()
 def autoregressive_decode(
     target: LanguageModel,
     prompt: Sequence[int],
@@ -174,6 +175,7 @@ def speculative_rounds(
     )  # fmt: skip
 
 
+@torch.inference_mode()
 def _rounds(
     target: LanguageModel,
     drafter: Drafter,

@@ -13,7 +13,14 @@ import torch
 from torch import Tensor
 from transformers import PreTrainedModel
 
-from specdec_core.cache import cache_argument, causal_mask, make_cache, refuse_if_fixed
+from specdec_core.cache import (
+    PreallocatedCache,
+    cache_argument,
+    causal_mask,
+    make_cache,
+    refuse_if_fixed,
+)
+from specdec_core.llama import LlamaForward, supports
 from specdec_core.randomness import upload
 from specdec_core.sampling import is_whole
 
@@ -54,11 +61,14 @@ def check_rollback(length: int, rows: int) -> None:
 
 
 class CausalLM:
-    """A Hugging Face causal language model, run by transformers' own forward, batch of one.
+    """A Hugging Face causal language model, batch of one.
+
+    A model of the Llama family runs by our own forward (`llama.py`), any other by transformers'.
 
     max_length: capacity of the cache in tokens; by default the model's context, at most 4,096.
     growing: True for transformers' growing cache, False for the preallocated one, None to choose
         by the model's layers.
+    library: True for transformers' forward in any case.
 
     Raises ValueError where the model's state cannot roll back, or where `max_length` is longer
     than the model's context.
@@ -70,6 +80,7 @@ class CausalLM:
         *,
         max_length: int | None = None,
         growing: bool | None = None,
+        library: bool = False,
     ) -> None:
         context = getattr(model.config.get_text_config(), "max_position_embeddings", None)
         if max_length is None:
@@ -87,6 +98,8 @@ class CausalLM:
         self.device = model.device
         self.forwards = 0
         self._cache = make_cache(model, max_length, growing)
+        own = not library and isinstance(self._cache, PreallocatedCache) and supports(model)
+        self._run = LlamaForward(model, self._cache) if own else self._library
         self._cache_argument = cache_argument(model)
         # Building the mask ourselves is cheaper; only sdpa takes it as booleans.
         self._own_mask = model.config._attn_implementation == "sdpa"
@@ -100,8 +113,13 @@ class CausalLM:
         return self.model.dtype
 
     @property
+    def fast(self) -> bool:
+        """Whether our own forward runs this model."""
+        return isinstance(self._run, LlamaForward)
+
+    @property
     def cache_bytes(self) -> int:
-        """Memory the cache holds now; it is allocated by the first forward."""
+        """Memory the cache holds now."""
         rows = (getattr(layer, part, None) for layer in self._cache.layers for part in KEYS_VALUES)
         return sum(part.nbytes for part in rows if isinstance(part, Tensor))
 
@@ -119,20 +137,24 @@ class CausalLM:
                 "load the model with a larger max_length, or write less."
             )
         self._cache.truncate(length)
-        mask = None
-        if self._own_mask and rows > 1 and length > 0:
-            mask = causal_mask(rows, length, self.device)
         self.forwards += 1
-        logits = self.model(
+        logits = self._run(ids, length, keep or 0)
+        self._cache.advance(rows)
+        return logits
+
+    def _library(self, ids: Tensor, length: int, keep: int) -> Tensor:
+        """transformers' own forward; arguments as `LlamaForward`."""
+        end, mask = length + ids.shape[0], None
+        if self._own_mask and ids.shape[0] > 1 and length > 0:
+            mask = causal_mask(ids.shape[0], length, self.device)
+        return self.model(
             input_ids=ids[None],
             attention_mask=mask,
-            position_ids=torch.arange(length, length + rows, device=self.device)[None],
+            position_ids=torch.arange(length, end, device=self.device)[None],
             use_cache=True,
-            logits_to_keep=keep or 0,
+            logits_to_keep=keep,
             **{self._cache_argument: self._cache},
-        ).logits
-        self._cache.advance(rows)
-        return logits[0]
+        ).logits[0]
 
     def rollback(self, length: int) -> None:
         check_rollback(length, self.length)

@@ -47,14 +47,16 @@ def upload(values: object, dtype: torch.dtype, device: torch.device | str) -> Te
 def inverse_cdf(probs: Tensor, u: Tensor) -> Tensor:
     """Turn uniforms `u` float64 [...] in [0, 1) into token ids int64 [...] by inverse CDF.
 
-    `probs` [..., V] need not sum to one. A token of probability zero is never returned: the running
-    maximum keeps the CDF flat over zeros even where a parallel scan rounds differently, and the
-    point looked up stays below the total even where their product rounds up to it.
+    `probs` [..., V] need not sum to one. A token of probability zero is never returned: the CDF is
+    flat over zeros, and the point looked up stays below the total even where their product rounds
+    up to it.
     """
     mass = probs.double()
-    cdf = torch.where(mass > 0, mass.cumsum(-1), 0.0).cummax(-1).values
-    total = cdf[..., -1]
-    point = torch.minimum(u * total, total.nextafter(torch.zeros_like(total))).unsqueeze(-1)
+    cdf = mass.cumsum(-1)
+    if cdf.is_cuda:  # a parallel scan rounds differently from one token to the next
+        cdf = torch.where(mass > 0, cdf, 0.0).cummax(-1).values
+    total = cdf[..., -1:]
+    point = torch.minimum(u.unsqueeze(-1) * total, total.nextafter(-total))
     return torch.searchsorted(cdf, point, right=True).squeeze(-1).clamp(max=probs.shape[-1] - 1)
 
 
