@@ -10,6 +10,7 @@ Sources: Touvron et al. 2023 (arXiv 2302.13971); rotary positions, Su et al. 202
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import torch
@@ -103,6 +104,11 @@ def _joined(parts: list[nn.Parameter]) -> Tensor:
     return whole
 
 
+# (layer, queries [N, heads, head_dim], new keys and values [N, 2, kv_heads, head_dim]) -> what the
+# queries see, [N, heads * head_dim], once the new rows are in the cache.
+Attend = Callable[[Layer, Tensor, Tensor], Tensor]
+
+
 class LlamaForward:
     """ids -> logits over the preallocated cache, which it fills but does not advance.
 
@@ -112,6 +118,7 @@ class LlamaForward:
     def __init__(self, model: PreTrainedModel, cache: PreallocatedCache) -> None:
         config, body = model.config, model.model
         self.heads, self.kv_heads = config.num_attention_heads, config.num_key_value_heads
+        self.groups = self.heads // self.kv_heads
         self.eps = config.rms_norm_eps
         self.embedding, self.norm = body.embed_tokens.weight.data, body.norm.weight.data
         self.head = Projection(model.lm_head.weight.data.t(), None)
@@ -122,6 +129,11 @@ class LlamaForward:
             self._layer(layer, own) for layer, own in zip(body.layers, rows, strict=True)
         ]
         self.cos, self.sin = self._rope(body, cache.capacity)
+
+    def new_rows(self, capacity: int) -> Tensor:
+        """Room in one layer for one more text, [2, 1, kv_heads, capacity, head_dim]."""
+        shape = (2, 1, self.kv_heads, capacity, self.head_dim)
+        return torch.zeros(shape, dtype=self.dtype, device=self.device)
 
     def _layer(self, layer: nn.Module, rows: Tensor) -> Layer:
         q, k, v, out, gate, up, down = _linears(layer)
@@ -144,31 +156,58 @@ class LlamaForward:
     def __call__(self, ids: Tensor, length: int, keep: int) -> Tensor:
         """Logits [n, vocab] of ids int64 [n] after `length` rows; of the last `keep` if not 0."""
         count, end = ids.shape[0], length + ids.shape[0]
-        cos, sin = self._turns(length, end)
         mask = None
         if count > 1 and length > 0:
-            mask = causal_mask(count, length, self.device)[0, 0].tile(
-                self.heads // self.kv_heads, 1
-            )
-        x = F.embedding(ids, self.embedding)
-        for layer in self.layers:
-            qkv = layer.qkv(self._normed(x, layer.attention_norm))
-            qkv = qkv.view(count, self.heads + 2 * self.kv_heads, self.head_dim)
-            turned = qkv * cos + qkv.roll(self.head_dim // 2, -1) * sin
-            new = turned[:, self.heads :].view(count, 2, self.kv_heads, self.head_dim)
+            mask = causal_mask(count, length, self.device)[0, 0].tile(self.groups, 1)
+
+        def attend(layer: Layer, queries: Tensor, new: Tensor) -> Tensor:
             layer.rows[:, :, length:end] = new.permute(1, 2, 0, 3)
-            seen = self._attend(turned[:, : self.heads], layer.rows[:, None, :, :end], mask)
-            x = layer.out.onto(seen, x)
-            gate, up = layer.gate_up(self._normed(x, layer.mlp_norm)).chunk(2, -1)
-            x = layer.down.onto(F.silu(gate) * up, x)
+            return self._attend(queries[None], layer.rows[:, None, :, :end], mask)
+
+        x = self._layers(ids, self.cos[length:end], self.sin[length:end], attend)
         return self.head(self._normed(x[-keep:], self.norm))
 
-    def _turns(self, start: int, end: int) -> tuple[Tensor, Tensor]:
-        """cos and sin for the queries and keys of some rows; values pass through unturned."""
-        shape = (end - start, self.kv_heads, self.head_dim)
-        turned = (end - start, self.heads + self.kv_heads, self.head_dim)
-        cos, sin = self.cos[start:end].expand(turned), self.sin[start:end].expand(turned)
-        return torch.cat([cos, cos.new_ones(shape)], 1), torch.cat([sin, sin.new_zeros(shape)], 1)
+    def many(self, ids: Tensor, lengths: Tensor, end: int, rows: Sequence[Tensor]) -> Tensor:
+        """Logits [B, n, vocab] of ids int64 [B, n], each text after its own `lengths` int64 [B].
+
+        end: most rows any text has then. rows: the texts' cache for each layer, in order,
+        [2, B, kv_heads, capacity, head_dim].
+        """
+        batch, count = ids.shape
+        text = torch.arange(batch, device=self.device)[:, None]
+        positions = lengths[:, None] + torch.arange(count, device=self.device)
+        mask = torch.arange(end, device=self.device) <= positions[..., None]
+        mask = mask.tile(1, self.groups, 1)[:, None]
+        caches = iter(rows)
+
+        def attend(_: Layer, queries: Tensor, new: Tensor) -> Tensor:
+            cache = next(caches)
+            cache[:, text, :, positions] = new.view(batch, count, *new.shape[1:])
+            queries = queries.view(batch, count, *queries.shape[1:])
+            return self._attend(queries, cache[:, :, :, :end], mask)
+
+        # A text that drafts past its end, since others still draft, turns by no angle that is read.
+        turns = positions.flatten().clamp(max=self.cos.shape[0] - 1)
+        x = self._layers(ids.flatten(), self.cos[turns], self.sin[turns], attend)
+        return self.head(self._normed(x, self.norm)).view(batch, count, -1)
+
+    def _layers(self, ids: Tensor, cos: Tensor, sin: Tensor, attend: Attend) -> Tensor:
+        """Hidden rows [N, width] of ids int64 [N], whose positions turn by cos and sin."""
+        count, queries = ids.shape[0], self.heads
+        heads, kept = (count, queries + 2 * self.kv_heads, self.head_dim), self.kv_heads
+        # Values pass through the same product unturned, so that keys and values are written as one.
+        still = cos.new_ones(count, kept, self.head_dim)
+        cos = torch.cat([cos.expand(-1, queries + kept, -1), still], 1)
+        sin = torch.cat([sin.expand(-1, queries + kept, -1), torch.zeros_like(still)], 1)
+        x = F.embedding(ids, self.embedding)
+        for layer in self.layers:
+            qkv = layer.qkv(self._normed(x, layer.attention_norm)).view(heads)
+            turned = qkv * cos + qkv.roll(self.head_dim // 2, -1) * sin
+            new = turned[:, queries:].view(count, 2, kept, self.head_dim)
+            x = layer.out.onto(attend(layer, turned[:, :queries], new), x)
+            gate, up = layer.gate_up(self._normed(x, layer.mlp_norm)).chunk(2, -1)
+            x = layer.down.onto(F.silu(gate) * up, x)
+        return x
 
     def _normed(self, x: Tensor, weight: Tensor) -> Tensor:
         """RMS norm in float32 whatever the weights are, as the reference takes it."""
@@ -178,23 +217,22 @@ class LlamaForward:
         return F.rms_norm(x.float(), shape, None, self.eps).to(x.dtype) * weight
 
     def _attend(self, queries: Tensor, rows: Tensor, mask: Tensor | None) -> Tensor:
-        """Attention of queries [n, heads, head_dim] to rows [2, 1, kv_heads, L, head_dim].
+        """Attention of queries [B, n, heads, head_dim] to rows [2, B, kv_heads, L, head_dim].
 
         The heads that share keys are rows of one product, so no key is repeated. Without a mask
-        the queries are either one, or the whole text.
+        the queries of a text are either one, or the whole text. Returns [B * n, heads * head_dim].
         """
-        count, groups = queries.shape[0], self.heads // self.kv_heads
+        batch, count, _, width = queries.shape
         keys, values = rows
-        if count > 1 and mask is None:
-            grouped = queries.transpose(0, 1)[None]
-            seen = F.scaled_dot_product_attention(
-                grouped, keys, values, is_causal=True, enable_gqa=groups > 1
-            )
-            return seen[0].transpose(0, 1).reshape(count, self.heads * self.head_dim)
-        shape = (count, self.kv_heads, groups, self.head_dim)
-        grouped = (
-            queries.view(shape).permute(1, 2, 0, 3).reshape(1, self.kv_heads, -1, self.head_dim)
-        )
-        seen = F.scaled_dot_product_attention(grouped, keys, values, attn_mask=mask)
-        seen = seen.view(self.kv_heads, groups, count, self.head_dim)
-        return seen.permute(2, 0, 1, 3).reshape(count, self.heads * self.head_dim)
+        whole = count > 1 and mask is None
+        if whole:
+            grouped = queries.transpose(1, 2)
+        else:
+            grouped = queries.view(batch, count, self.kv_heads, self.groups, width)
+            grouped = grouped.permute(0, 2, 3, 1, 4).reshape(batch, self.kv_heads, -1, width)
+        seen = F.scaled_dot_product_attention(
+            grouped, keys, values, attn_mask=mask, is_causal=whole,
+            enable_gqa=whole and self.groups > 1,
+        )  # fmt: skip
+        seen = seen.reshape(batch, self.heads, count, width).transpose(1, 2)
+        return seen.reshape(batch * count, self.heads * width)

@@ -14,6 +14,7 @@ from torch import Tensor
 from transformers import PreTrainedModel
 
 from specdec_core.cache import (
+    GrowingCache,
     PreallocatedCache,
     cache_argument,
     causal_mask,
@@ -52,6 +53,9 @@ class LanguageModel(Protocol):
 
     def rollback(self, length: int) -> None:
         """Forget all rows past `length`. Raises ValueError where there are fewer."""
+
+    def fresh(self) -> LanguageModel:
+        """The same model with an empty cache of its own; weights are shared."""
 
 
 def check_rollback(length: int, rows: int) -> None:
@@ -98,8 +102,8 @@ class CausalLM:
         self.device = model.device
         self.forwards = 0
         self._cache = make_cache(model, max_length, growing)
-        own = not library and isinstance(self._cache, PreallocatedCache) and supports(model)
-        self._run = LlamaForward(model, self._cache) if own else self._library
+        fast = not library and isinstance(self._cache, PreallocatedCache) and supports(model)
+        self.own = LlamaForward(model, self._cache) if fast else None
         self._cache_argument = cache_argument(model)
         # Building the mask ourselves is cheaper; only sdpa takes it as booleans.
         self._own_mask = model.config._attn_implementation == "sdpa"
@@ -115,7 +119,7 @@ class CausalLM:
     @property
     def fast(self) -> bool:
         """Whether our own forward runs this model."""
-        return isinstance(self._run, LlamaForward)
+        return self.own is not None
 
     @property
     def cache_bytes(self) -> int:
@@ -138,7 +142,7 @@ class CausalLM:
             )
         self._cache.truncate(length)
         self.forwards += 1
-        logits = self._run(ids, length, keep or 0)
+        logits = (self.own or self._library)(ids, length, keep or 0)
         self._cache.advance(rows)
         return logits
 
@@ -159,6 +163,12 @@ class CausalLM:
     def rollback(self, length: int) -> None:
         check_rollback(length, self.length)
         self._cache.truncate(length)
+
+    def fresh(self) -> CausalLM:
+        growing = isinstance(self._cache, GrowingCache)
+        return CausalLM(
+            self.model, max_length=self.max_length, growing=growing, library=not self.fast
+        )
 
 
 class TableModel:
@@ -203,3 +213,6 @@ class TableModel:
     def rollback(self, length: int) -> None:
         check_rollback(length, self.length)
         del self._tokens[length:]
+
+    def fresh(self) -> TableModel:
+        return TableModel(self.function, self.vocab_size)

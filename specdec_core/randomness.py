@@ -90,9 +90,12 @@ class Seeded:
                 ) from None
         self.coins: Tensor | None = None
 
+    def uniforms(self, *shape: int) -> Tensor:
+        """The next uniforms of the stream, float64 on the CPU; n at once are n one by one."""
+        return torch.rand(shape, dtype=torch.float64, generator=self._generator)
+
     def _uniform(self, shape: torch.Size, device: torch.device) -> Tensor:
-        u = torch.rand(shape, dtype=torch.float64, generator=self._generator)
-        return upload(u, torch.float64, device)
+        return upload(self.uniforms(*shape), torch.float64, device)
 
     def categorical(self, probs: Tensor) -> Tensor:
         return inverse_cdf(probs, self._uniform(probs.shape[:-1], probs.device))

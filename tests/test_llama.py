@@ -170,12 +170,12 @@ def test_the_weights_are_shared_with_the_module_and_between_caches(tmp_path):
     module = build(CONFIGS["biases"])
     before = {name: weight.clone() for name, weight in module.state_dict().items()}
     first, second = CausalLM(module), CausalLM(module)
-    for a, b in zip(first._run.layers, second._run.layers, strict=True):
+    for a, b in zip(first.own.layers, second.own.layers, strict=True):
         for mine, other in ((a.qkv, b.qkv), (a.gate_up, b.gate_up)):
             assert mine.weight.data_ptr() == other.weight.data_ptr()
             assert mine.bias.data_ptr() == other.bias.data_ptr()
     attention = module.model.layers[0].self_attn
-    assert first._run.layers[0].qkv.weight.data_ptr() == attention.q_proj.weight.data_ptr()
+    assert first.own.layers[0].qkv.weight.data_ptr() == attention.q_proj.weight.data_ptr()
     for name, weight in module.state_dict().items():
         assert torch.equal(weight, before[name]), name
     with torch.no_grad():

@@ -310,7 +310,7 @@ class Interrupted:
     def __init__(self, language_model, at, call=1):
         module = language_model.model
         layers = module.transformer.h if hasattr(module, "transformer") else module.model.layers
-        self.run, self.left = language_model._run, call
+        self.run, self.left = language_model.own, call
         if language_model.fast:
             self.left, self.attend = (call - 1) * len(layers) + at + 1, self.run._attend
             self.run._attend = self.attended
