@@ -246,7 +246,7 @@ def _marker(c: Column, ink: str, fill: str) -> str:
         + svg_text(x + 9, y + 4, words, 11, INK if fill != "none" else MUTED, **HALO)
     )
     area = f'<rect x="{x - 4:g}" y="{y - 12:g}" width="38" height="24" fill="#ffffff00"/>'
-    label, name = f"coin u of draft {c.number}", f"u{c.number}"
+    label, name = f"coin u of draft {c.number}, on its bar", f"u{c.number}"
     return draggable(body + area, label, name, c.u, (BOTTOM, TOP), (0, LARGEST_COIN))
 
 
