@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pkgutil
+import re
 from importlib import import_module
 
 import exercise_cases
@@ -13,6 +14,22 @@ from specdec_core.lab import exercises
 
 def stub(*_):
     """An exercise nobody has touched."""
+
+
+def dots(*_): ...
+
+
+def passes(*_):
+    pass
+
+
+def gives_up(*_):
+    return None
+
+
+def prints(*_):
+    """What many write first: the answer is shown, and not returned."""
+    print(end="")
 
 
 MODULES = [
@@ -29,16 +46,24 @@ CASES = [(check, said, answer) for check, kinds in CHECKS.items() for said, answ
 def test_check_answers_and_says_why(check, said, answer, capsys):
     check(answer)
     printed = capsys.readouterr().out.strip()
-    if said == "right":
+    if said.startswith("right"):
         assert printed == "right"
     else:
         assert printed.startswith("wrong because ") and said in printed
 
 
 @pytest.mark.parametrize("check", CHECKS, ids=lambda c: c.__name__)
-def test_an_untouched_stub_is_not_attempted(check, capsys):
-    check(stub)
+@pytest.mark.parametrize("untouched", [stub, dots, passes, gives_up])
+def test_an_untouched_stub_is_not_attempted(check, untouched, capsys):
+    check(untouched)
     assert capsys.readouterr().out.strip() == "not attempted"
+
+
+@pytest.mark.parametrize("check", CHECKS, ids=lambda c: c.__name__)
+def test_an_answer_that_is_only_printed_was_attempted(check, capsys):
+    check(prints)
+    printed = capsys.readouterr().out
+    assert re.match("wrong because .*it return(s|ed) None: return .*", printed)
 
 
 def test_predictions_are_set_beside_what_was_measured(capsys):
@@ -47,6 +72,21 @@ def test_predictions_are_set_beside_what_was_measured(capsys):
     first, second = capsys.readouterr().out.splitlines()
     assert first == "not attempted: no prediction; measured 15 forwards"
     assert second == "you said 20, measured 15 forwards: off by 5"
+
+
+@pytest.mark.parametrize(
+    ("mine", "said"),
+    [
+        (None, "not attempted: no prediction; it is M18"),
+        ("M18", "you said M18, it is M18"),
+        ("M20", "you said M20, it is M18"),
+        (18, 'wrong because a prediction is "M20" or "M18", not 18'),
+        (["M18"], """wrong because a prediction is "M20" or "M18", not ['M18']"""),
+    ],
+)
+def test_a_choice_is_set_beside_what_was_seen(mine, said, capsys):
+    exercises.compare_choice(mine, "M18", ("M20", "M18"))
+    assert capsys.readouterr().out.strip() == said
 
 
 @pytest.mark.parametrize(

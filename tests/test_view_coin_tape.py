@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import re
 import xml.etree.ElementTree as ET
-from html import unescape
-from urllib.parse import parse_qsl
 
 import pytest
 import torch
+from drawn import SVG, at, cells, words
 
 from specdec_core import (
     Draft,
@@ -21,19 +19,17 @@ from specdec_core import (
     speculative_decode,
     verify,
 )
-from specdec_core.widgets import coin_tape, coin_tape_by_hand
+from specdec_core.widgets import coin_tape
 from specdec_core.widgets.coin_picture import (
     HEIGHT,
     MOST_DRAFTS,
     VERDICTS,
     WIDTH,
-    draw_coin_tape,
 )
-from specdec_core.widgets.coin_tape import NOT_DRAWN, Rows, view_by_hand
-from specdec_core.widgets.picture import visible
+from specdec_core.widgets.coin_tape import NOT_DRAWN
+from specdec_core.widgets.picture import text_width, visible
 from specdec_core.widgets.ribbon import ORIGINS
 
-SVG = "{http://www.w3.org/2000/svg}"
 HOSTILE = ['<b>&"</script>', " fox", "\n", "'>", "\t", " lantern"]
 P, Q = [0.3, 0.2, 0.1, 0.1, 0.1, 0.2], [0.1, 0.3, 0.2, 0.1, 0.2, 0.1]
 
@@ -51,23 +47,6 @@ def run(gamma: int = 4, stop_tokens=(), seed: int = 5, tokens: int = 40):
 
 def decode(ids) -> str:
     return "".join(HOSTILE[i] for i in ids)
-
-
-def cells(picture) -> list[list[str]]:
-    """The rows of the picture's table, without its header."""
-    rows = re.findall(r"<tr>(.*?)</tr>", picture.table)[1:]
-    return [[unescape(c) for c in re.findall(r"<td>(.*?)</td>", row)] for row in rows]
-
-
-def words(picture) -> list[str]:
-    return [node.text for node in ET.fromstring(picture.svg).iter(f"{SVG}text")]
-
-
-def at(stage, **changes):
-    """The stage after the reader changed some of its state."""
-    stage.state = {**stage.state, **changes}
-    assert not stage.problem
-    return stage
 
 
 @pytest.fixture(params=["with models", "without"])
@@ -128,33 +107,6 @@ def test_choosing_another_round_puts_its_coins_back(tape):
     assert [recorded[f"u{i}"] for i in range(1, 5)] == pytest.approx(trace.rounds[1].u, abs=1e-3)
 
 
-def test_clicking_a_bar_does_what_it_says():
-    stage = coin_tape_by_hand(".5 .3 .2", ".2 .5 .3", "B C A", u=(0.1, 0.1, 0.1))
-    parts = re.findall(r'data-set="([^"]*)" aria-label="([^"]*)"', stage.svg)
-    assert len(parts) == 5  # A has p above q: no coin can reject it
-    for state, label in parts:
-        ((name, value),) = parse_qsl(unescape(state))
-        fresh = coin_tape_by_hand(".5 .3 .2", ".2 .5 .3", "B C A", u=(0.1, 0.1, 0.1))
-        fate = cells(at(fresh, **{name: float(value)}))[int(name[1:]) - 1][6]
-        assert fate == ("kept" if label.endswith("keep it") else "replaced")
-
-
-def test_each_coin_can_be_dragged_over_its_own_bar():
-    stage = coin_tape_by_hand(drafted="A B")
-    assert re.findall(r'data-drag="(\w+)"', stage.svg) == ["u1", "u2"]
-    assert set(re.findall(r'data-value="([^"]*)"', stage.svg)) == {"0,0.999"}
-    assert "local.reduce" in stage._esm
-
-
-def test_the_sentence_says_why_and_who_the_favourite_was():
-    stage = coin_tape_by_hand(".6 .4", ".4 .6", "B B A", u=(0.5, 0.9, 0.1), v=0.2)
-    assert stage.sentence == (
-        "One round on your numbers: 1 of 3 drafts kept; draft 2 'B' is replaced, since its coin "
-        "0.900 is not below p/q = 0.667; 1 never judged; the corrected token 'A' is drawn from "
-        "max(p − q, 0) in place of draft 2; draft 1 is kept though the target's favourite is 'A'."
-    )
-
-
 def test_drafts_past_a_stop_token_are_not_in_the_text():
     for seed in range(50):
         trace = run(stop_tokens=(5,), seed=seed)
@@ -174,6 +126,31 @@ def test_the_last_round_knows_how_much_room_is_left(tape):
     rejected = {f"u{i}": 0.999 for i in range(1, 5)}
     if trace.rounds[-1].gamma and "replaced" in words(at(stage, **rejected)):
         assert "■ end: length" not in words(stage) or len(trace.rounds[-1].emitted) == 1
+
+
+def test_a_short_round_says_which_coins_do_nothing():
+    # Four tokens are left for the last round, and the last of a run is never a draft.
+    trace = toy_run(toy(), max_new_tokens=7, gamma=2, randomness=Seeded(3))
+    last = trace.rounds[-1].gamma
+    assert last < 2 and trace.rounds[0].gamma == 2
+    stage = coin_tape(trace, letters, *toy())
+    assert "do nothing" not in stage.sentence and "does nothing" not in stage.sentence
+    at(stage, round=len(trace.rounds))
+    assert stage.sentence.endswith("nothing.") and "nothing" in words(stage)[-1]
+
+
+def test_a_text_keeps_its_end_and_its_control_characters_are_marks():
+    def odd(ids):
+        return "\x00日本語の" * 20 + letters(ids)
+
+    stage = coin_tape(toy_run(toy()), odd, *toy())
+    before = next(word for word in words(stage) if word.startswith("…"))
+    assert before.endswith(letters([2])) and "␀日" in before and "\x00" not in stage.svg
+    assert text_width(before) <= WIDTH - 2 * 16 - 64
+
+
+def test_a_narrow_column_still_names_the_favourite():
+    assert "top <b>&…" in words(coin_tape(run(8), decode, *models()))
 
 
 def test_a_round_without_drafts_has_a_plain_token():
@@ -380,29 +357,6 @@ def test_hostile_tokens_are_text(tape):
     assert "&lt;b&gt;" in stage.svg
 
 
-@pytest.mark.parametrize(
-    ("numbers", "said"),
-    [
-        ({"p": ".6 .5"}, "add up to 1; these add up to 1.1"),
-        ({"p": ".6 four"}, "numbers with spaces"),
-        ({"p": "1"}, "needs 2 to 10 numbers"),
-        ({"p": ".5 .3 .2"}, "p has 3 numbers and q has 2"),
-        ({"q": "1 0", "drafted": "B"}, "its q is 0"),
-        ({"drafted": "A C"}, "no token 'C'"),
-        ({"drafted": "A A A A A A A"}, "at most 6"),
-        ({"p": "nan nan"}, "must be numbers"),
-        ({"u1": 1.0}, "coin u of draft 1"),
-        ({"v": 1.0}, "coin v"),
-    ],
-)
-def test_what_makes_no_round_is_said_in_a_sentence(numbers, said):
-    stage = coin_tape_by_hand()
-    picture = stage.svg
-    stage.state = {**stage.state, **numbers}
-    assert said in stage.problem and stage.problem.endswith(".")
-    assert stage.svg == picture
-
-
 def test_a_round_the_run_lacks_is_refused(tape):
     _, stage = tape
     stage.state = {**stage.state, "round": 99}
@@ -413,18 +367,3 @@ def test_too_many_drafts_are_refused():
     trace = run(MOST_DRAFTS + 1)
     with pytest.raises(ValueError, match="8 drafts at most, not 9"):
         coin_tape(trace, decode)
-
-
-def test_the_same_state_gives_the_same_bytes():
-    def picture():
-        return view_by_hand(".6 .4", ".8 .2", "A B", v=0.3, u1=0.9, u2=0.1)
-
-    assert picture() == picture()
-
-
-def test_a_picture_is_of_the_round_it_is_given():
-    rows = Rows(torch.tensor([[0.6, 0.4]] * 2), torch.tensor([[0.8, 0.2]]), (0,))
-    played = rows.play([0.76], 0.5)
-    picture = draw_coin_tape(played, "AB".__getitem__, "By hand")
-    assert [row[6] for row in cells(picture)] == ["replaced", "corrected"]
-    assert cells(picture)[0][4] == "0.750"

@@ -13,6 +13,7 @@ import pytest
 
 from specdec_core.widgets.figure import HEIGHT, STYLES, WIDTH, label, line_figure
 from specdec_core.widgets.forward_race import draw_forward_race, forward_race
+from specdec_core.widgets.picture import text_width
 
 SVG = "{http://www.w3.org/2000/svg}"
 HOSTILE = '<b>&"</script>'
@@ -228,7 +229,16 @@ def test_hostile_tokens_in_the_race_are_text():
     picture = draw_forward_race(TIMES, TOKENS, 5, HOSTILE)
     html = picture._repr_html_()
     assert "<b>&" not in picture.svg and "</script" not in picture.svg + html
-    assert "a-very…" in texts(picture.svg) and "⏎" in texts(picture.svg)
+    assert {"a-very-long-token", "⏎"} <= set(texts(picture.svg))
+
+
+def test_twelve_long_tokens_fit_the_race():
+    times = {n: 0.01 + n / 10_000 for n in range(1, 13)}
+    picture = draw_forward_race(times, ["a-very-long-token"] * 12, 12, "here")
+    shown = [words for words in texts(picture.svg) if words.startswith("a-very")]
+    block = (WIDTH - 32) / 12
+    assert len(shown) == 13 and all(text_width(words) <= block - 8 for words in shown[:12])
+    assert text_width(shown[12]) <= WIDTH - 32
 
 
 def test_the_stage_steps_n_and_changes_the_clock():

@@ -15,6 +15,7 @@ from specdec_core.lab.ledger import Ledger, Moment, record_caches
 from specdec_core.randomness import Seeded
 from specdec_core.widgets.kv_history import error_height
 from specdec_core.widgets.kv_ledger import FAULTS, STATES, WIDTH, draw_kv_ledger, kv_ledger
+from specdec_core.widgets.picture import text_width
 
 SVG = "{http://www.w3.org/2000/svg}"
 PROMPT = "Once upon a time"
@@ -289,3 +290,14 @@ def test_marks_differ_and_colours_can_be_read():
     assert len(set(marks)) == len(marks)
     for _, _, ink, fill, _ in STATES.values():
         assert (luminance(fill) + 0.05) / (luminance(ink) + 0.05) >= 4.5
+
+
+@pytest.mark.parametrize("step", [1, 2, 3])
+def test_a_very_long_token_is_cut_and_stays_inside_its_cell(recorded, step):
+    root = ET.fromstring(draw_kv_ledger(recorded(None), lambda ids: "long" * 30, step).svg)
+    cut = [t for t in root.iter(f"{SVG}text") if (t.text or "").startswith("long")]
+    rights = {float(b.get("x", 0)) + float(b.get("width")) for b in root.iter(f"{SVG}rect")}
+    assert cut and max(rights) <= WIDTH
+    for node in cut:
+        end = float(node.get("x")) + text_width(node.text)
+        assert node.text.endswith("…") and min(r - end for r in rights if r > end) <= 10

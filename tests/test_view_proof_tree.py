@@ -224,6 +224,15 @@ def test_long_fractions_do_not_run_into_each_other():
     assert lines and all(len("".join(line)) < 22 for line in lines.values())
 
 
+def test_the_longest_fractions_stay_in_their_boxes():
+    picture = draw_proof_tree(".123 .877", ".331 .669", gamma=2, compare=3)
+    inside = [w for w in texts(picture) if re.fullmatch(r"(sum|target|Σ|p) \d+/\d+", w)]
+    # A digit of the sans-serif face is 7 px wide at 11 px; the box has 152 px inside.
+    assert len(inside) == 16 and all(7 * len(word) <= 160 for word in inside)
+    assert "Σ 674526133/1000000000" in inside
+    assert any(w.startswith("sum ") for w in texts(draw_proof_tree(".12 .88", gamma=2)))
+
+
 def test_hostile_tokens_are_text():
     picture = draw_proof_tree(words=HOSTILE, gamma=1)
     assert "<b>" not in picture.svg + picture.table and "</script" not in picture._repr_html_()

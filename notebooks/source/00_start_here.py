@@ -40,13 +40,16 @@ origin_ribbon(out.trace, pair.decode)
 # **target forward**. A round that ends in ↻ threw a guess away. A round that ends in + kept every guess
 # and added a word of the target's own.
 #
+# In the code, `Seeded(1)` holds the chance: the same seed gives the same run. `float64` computes with 16
+# digits, so that your numbers are the printed ones.
+#
 # **One question to keep in mind:** the draft wrote most of these words. Whose text is it?
 
 # %% [markdown]
 # ## What you will be able to do
 #
 # 1. Say what a *draft*, a *target forward*, a *corrected* token and a *bonus* token are.
-# 2. Read a trace of a real run, round by round.
+# 2. Read the record of a real run, its *trace*, round by round.
 # 3. Compute acceptance and tokens per target forward from counts.
 # 4. Run the pair on your own prompt, and say what the result promises.
 #
@@ -65,8 +68,9 @@ origin_ribbon(out.trace, pair.decode)
 # - **Predict** cells hold a variable set to `None`, or a slider. Put your guess there first, then run
 #   on. Where a chapter asks without either, answer in your head. Being wrong is the point: you remember
 #   what surprised you. Guesses stay on your machine.
-# - **Exercises** have a stub, a check below it, three hints and a solution. A check answers *not
-#   attempted*, *wrong because ...* or *right*.
+# - **Exercises** have a stub, a check below it, three hints and a solution: folded, or printed by a cell
+#   whose output is hidden until you run it. A check answers *not attempted*, *wrong because ...* or
+#   *right*.
 # - The code a chapter prints is the code that ran: it comes from the package, under test. It uses
 #   PyTorch. A little PyTorch or NumPy helps; without, skim it: the text says what it does.
 # - Every picture has a sentence below it and a table inside it, and stays when you close the kernel.

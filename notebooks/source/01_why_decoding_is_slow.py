@@ -18,7 +18,7 @@ from specdec_core.widgets import bet, forward_race, line_figure, origin_ribbon
 # %% [markdown]
 # ## One word, one forward
 #
-# The target writes alone. Temperature 0: it always takes its most likely word.
+# The target writes alone. Temperature 0: it takes its most likely word.
 
 # %%
 pair = load_pair("storyworld", dtype="float64")
@@ -28,15 +28,14 @@ short = autoregressive_decode(target, prompt, sampling=greedy, max_new_tokens=12
 origin_ribbon(short.trace, pair.decode)
 
 # %% [markdown]
-# Twelve words, twelve brackets: one forward each. Yet the whole prompt went in by a single forward,
-# before the first word.
+# Twelve words, twelve brackets: one forward each. Yet the whole prompt went in by a single forward.
 #
 # **One question to keep in mind:** if a forward can *read* many words, why does it *write* only one?
 #
 # ## What you will be able to do
 #
 # 1. Say why plain decoding takes N forwards for N tokens, and what a KV cache spares you.
-# 2. Measure a forward over 1, 8 or 256 tokens on your machine.
+# 2. Measure forwards over 1, 8 and 256 tokens.
 # 3. Estimate how much of a step is reading weights and how much is arithmetic.
 # 4. Write a decode loop that reads no token twice.
 #
@@ -48,8 +47,7 @@ origin_ribbon(short.trace, pair.decode)
 #
 # ## Predict
 #
-# Take the time of a forward over 1 new token as 1. How long does a forward over 8 take? Put a number
-# here.
+# Take the time of a forward over 1 new token as 1. How long does a forward over 8 take?
 
 # %%
 my_ratio = None
@@ -75,7 +73,7 @@ print("forwards:  ", target.forwards - before)
 # %% [markdown]
 # `forward` takes n tokens and returns n rows. Each row scores every word of the vocabulary as the next
 # one. The scores are called *logits*; the most likely word has the highest, at `row.argmax()`. Four words
-# are five tokens here: an invisible mark, `<s>`, starts every text.
+# are five tokens: an invisible mark, `<s>`, starts every text.
 
 # %%
 target.rollback(0)
@@ -134,8 +132,7 @@ line_figure(
 )
 
 # %% [markdown]
-# Without a cache each word costs more than the last; with it, the time grows far less. Memory pays for
-# that:
+# Without a cache each word costs more than the last; with it, the time grows far less. The price is memory:
 
 # %%
 config, dtype = quick.target.model.config, quick.target.dtype
@@ -159,7 +156,7 @@ print(f"decode  {1 / step:6.0f} tokens per second")
 # %% [markdown]
 # ## See: the flat part
 #
-# Between one token and a whole prompt: one forward over n tokens, after 64 that are in the cache.
+# Between one token and a whole prompt: a forward over n tokens, after 64 in the cache.
 
 # %% tags=["nbval-ignore-output"]
 measured = {"the target, on your machine": timing.forward_times(quick.target, text, start=64),
@@ -190,8 +187,8 @@ line_figure(
 )
 
 # %% [markdown]
-# On the left the lower line is nearly **flat**. On the right it climbs like the other one. Is yours
-# jagged? Run the cell `measured = ...` again.
+# On the left the lower line is nearly **flat**. On the right it climbs like the other. Is yours jagged?
+# Run the cell `measured = ...` again.
 #
 # Is it the same work? Five words, read together and one by one, after the same 64 tokens:
 
@@ -240,8 +237,7 @@ print(f"weights: {measure.count_parameters(config):,} numbers, {weights:,} bytes
 print(f"arithmetic for one token: {work:,} operations")
 
 # %% [markdown]
-# And 7 billion weights of 2 bytes, with the two speeds of an H100 SXM's data sheet. This is computed on
-# paper, not measured.
+# And 7 billion weights of 2 bytes, with the two speeds of an H100 SXM's data sheet: computed, not measured.
 
 # %%
 read = 7e9 * 2 / 3.35e12  # seconds: bytes of weights / bytes a second
@@ -251,9 +247,9 @@ print(f"compute one token: {1e3 * compute:.3f} ms")
 print(f"equal at n = {read / compute:.0f} tokens")
 
 # %% [markdown]
-# One token leaves that GPU's arithmetic idle more than 99 % of the time. Speculation fills this idle
-# room, unless other texts do: a server that writes 300 at once has 300 rows in each forward. Choose its
-# clock: 5 tokens take 21.2 ms either way, no gain.
+# One token leaves that GPU's arithmetic idle more than 99 % of the time. Speculation fills this room,
+# unless other texts do: a server that writes 300 at once has 300 rows in each forward. Choose it under
+# *whose clock*: 5 tokens take 21.2 ms either way, no gain.
 
 # %%
 paper = {"7 billion weights, one text (computed)": 1, "the same, 300 texts at once (computed)": 300}
@@ -272,10 +268,10 @@ print(f"  reading its weights     {1e3 * weights / bytes_per_second:6.2f} ms")
 print(f"  its arithmetic          {1e3 * work / flops_per_second:6.2f} ms")
 
 # %% [markdown]
-# The two explain a small part of the first. The rest is **overhead**: a forward here is over a thousand
-# calls of torch's operations, and starting one takes longer than its arithmetic. The curve is flat for
-# another reason, but again for a fixed cost that n tokens share: reading the weights on a big model,
-# starting operations on a tiny one.
+# The two explain a small part of the first. The rest is **overhead**: a forward here calls over a thousand
+# operations of torch, and starting one takes longer than its arithmetic. So the curve is flat for another
+# reason, but again n tokens share a fixed cost: reading the weights on a big model, starting operations on
+# a tiny one.
 
 # %% [markdown]
 # ## What speculation does with it
@@ -291,7 +287,7 @@ read_by_target = first + sum(round.gamma + 1 for round in fast.trace.rounds)
 print("tokens it read: ", read_by_target, "against", timing.rows_fed(len(prompt), 48, cached=True))
 
 # %% [markdown]
-# *More* tokens read, fewer forwards: arithmetic, which was idle, for forwards, which were the time.
+# *More* tokens read, fewer forwards: idle arithmetic is spent to save forwards, which take the time.
 #
 # ## Implement
 #
@@ -347,7 +343,7 @@ exercises.check_most_tokens(most_tokens)
 #
 # Then call it on your own `times`. The three solutions, from the package:
 
-# %%
+# %% jupyter={"outputs_hidden": true}
 for solution in (timing.rows_fed, timing.greedy_with_cache, timing.most_tokens):
     show_source(solution)
     print()
@@ -371,28 +367,32 @@ print("it should be: ", pair.decode(prompt + plain.tokens[:8]))
 exercises.compare_prediction(my_rows, target.length, "cache rows")
 
 # %% [markdown]
-# The model saw *Once upon a time Once upon a time, ...* and went on. No error, and fluent text.
-# Comparing with uncached rows finds it.
+# The model saw *Once upon a time Once upon a time, ...* and went on. No error, and fluent text. A
+# comparison with uncached rows finds it.
 #
-# Two mistakes of the museum, in speculative decoding: `M20` drops the bonus word, `M18` leaves the cache
-# rows of rejected guesses. One changes the text. Which? Decide before you run.
+# Two mistakes of the museum, in speculative decoding: `"M20"` drops the bonus word, `"M18"` keeps the cache
+# rows of rejected guesses. Which one changes the text?
 
 # %%
+my_text_changer = None
+
+# %%
+same = {}
 for mistake in ("M20", "M18"):
     run = museum.decode(
         mistake, target, pair.drafter, prompt, gamma=4, sampling=greedy, max_new_tokens=48
     )
-    print(f"{mistake}: same words {run.tokens == plain.tokens}, "
-          f"{run.stats.target_forwards} target forwards")
+    same[mistake] = run.tokens == plain.tokens
+    print(f"{mistake}: same words {same[mistake]}, {run.stats.target_forwards} target forwards")
+exercises.compare_choice(my_text_changer, min(same, key=same.get), list(same))
 
 # %% [markdown]
-# By its forwards, the second looks like an unlucky draft. Only the words tell. Chapter 05 is about cache
-# rows that should have gone.
+# By its forwards, M18 looks like an unlucky draft. Only the words tell. Chapter 05 is about such rows.
 #
 # ## Try it yourself
 #
-# Three models of different depth. Change `counts`, `start` or torch's threads
-# (`import torch; torch.set_num_threads(1)`). Where does each line begin to climb?
+# Three depths. Change `counts`, `start` or torch's threads (`import torch; torch.set_num_threads(1)`).
+# Where does each line begin to climb?
 
 # %% tags=["nbval-ignore-output"]
 models = {"target, 24 layers": quick.target, "strong draft": quick.drafters["strong"].model,
@@ -410,8 +410,8 @@ line_figure(
 # ## What was shown, and what was not
 #
 # - Shown: in plain decoding 12 words took 12 forwards. On one short text, cached and uncached rows agree
-#   below 1e-9, and a forward over 5 tokens gives the rows of 5 forwards. Times: the fastest of 5 or 7 turns, one
-#   machine.
+#   below 1e-9, and a forward over 5 tokens gives the rows of 5 forwards. Times: one machine, the fastest of
+#   5 or 7 turns.
 # - Computed, not measured: the GPU numbers. They are lower bounds.
 # - Not shown: that speculation is faster. Drafting takes time too, and guesses fail: chapter 08 (planned).
 

@@ -2,8 +2,8 @@
 # # 02 · Draft a chain, verify it in one pass
 #
 # **In this chapter you will have shown** that one target forward judges a whole chain of guesses,
-# because the causal mask makes each of its rows the answer to a question of its own, while reading
-# those rows one place off writes another text, and no error tells you.
+# because the causal mask makes each row the answer to its own question, while reading the rows one
+# place off writes another text without any error.
 #
 # | to read | to do | needs | runs |
 # |---|---|---|---|
@@ -20,7 +20,7 @@ from specdec_core.widgets import bet, staircase
 # %% [markdown]
 # ## Four guesses, five answers
 #
-# Temperature 0: both models take their most likely word. Here is the second round of a run.
+# Temperature 0: both models take their most likely word. The second round of a run:
 
 # %%
 pair = load_pair("storyworld", dtype="float64")
@@ -40,15 +40,15 @@ print("guesses:", words(second.drafted))
 print("emitted:", words(second.emitted))
 
 # %% [markdown]
-# The draft offered four words. The target read them all in one forward, kept *brown*, threw *hedgehog*
-# out, and wrote *hen* instead. That forward gave five rows of probabilities.
+# The draft offered four words. The target read them in one forward, kept *brown*, threw *hedgehog* out, and
+# wrote *hen*. That forward gave five rows of probabilities.
 #
 # **One question to keep in mind:** which of the five rows threw *hedgehog* out, and which wrote *hen*?
 
 # %% [markdown]
 # ## What you will be able to do
 #
-# 1. Draft a chain, and say why its words must come one after the other.
+# 1. Draft a chain, and say why its words come one after the other.
 # 2. Say what each row of a target forward has seen, and which word it judges.
 # 3. Verify greedily: keep guesses while they match, then take the target's own word.
 # 4. Recognise a row that is read one place off, and say what a tie rule is for.
@@ -63,13 +63,12 @@ print("emitted:", words(second.emitted))
 # %% [markdown]
 # ## Predict
 #
-# A toy of two words, A and B: the text begins with either, and then each word repeats
-# the one before it with probability .9. The draft is a perfect copy of the target, so two guesses made
-# one after the other are both accepted. Now it draws both from **the same** context. How many of 2 are
-# accepted on average?
+# A toy of two words, A and B: the text begins with either, and then each word repeats the one before it
+# with probability .9. The draft is a copy of the target, so two guesses made one after the other are both
+# accepted. Now it draws both from **the same** context. How many of 2 are accepted on average?
 #
-# And the target reads four guesses in one forward. Swap the third for another word and run it again. How
-# many of the five rows stay the same, to the last bit?
+# And the target reads the text and four guesses in one forward, which gives five rows. Swap the third guess
+# and run it again. How many of the five rows stay the same, to the last bit?
 
 # %%
 my_accepted = None
@@ -91,14 +90,14 @@ for i, guess in enumerate(guesses):
     print(" ".join(words(context[-3:] + guesses[:i])), "→", pair.decode([guess]))
 
 # %% [markdown]
-# Each guess is read before the next is made. In the package's loop, `feed` is the guess that goes back
-# in. (`keep=1`: the last row only; `reshape(1)`: a list of one; `torch.cat`: end to end.)
+# Each guess is read before the next is made: in the package's loop, as `feed`. (`keep=1`: the last row
+# only; `reshape(1)`: a list of one; `torch.cat`: end to end.)
 
 # %%
 show_source(type(drafter).propose)
 
 # %% [markdown]
-# A tempting shortcut: ask the draft once, and draw all four guesses from its answer.
+# A shortcut: ask the draft once, and draw all four guesses from its answer.
 
 # %%
 alone = []
@@ -108,8 +107,8 @@ for i in range(4):
 print(words(alone))
 
 # %% [markdown]
-# Four guesses for one place; sampling would only vary them. This is the museum's M21. What does it
-# cost on the toy?
+# Four guesses for one place; above temperature 0 they would only vary. This is the museum's M21. What does
+# it cost on the toy?
 
 # %%
 def copying(text):
@@ -134,14 +133,14 @@ exercises.compare_prediction(my_accepted, round(mean, 9), "of 2")
 
 # %% [markdown]
 # The first guess is as good as ever; the second is accepted with .6, not 1. Yet the text keeps its law:
-# the draft recorded the $q$ it drew from, so the target can correct it. A bad draft costs
-# forwards, never words.
+# the draft recorded the $q$ it drew from, and the target corrects it. A bad draft costs forwards, never
+# words.
 
 # %% [markdown]
 # ## Run: one forward, five rows
 #
-# Now the target reads the text and the four guesses. We keep five rows: those after the newest word of
-# the text and after each guess. Then the slow way: five forwards, each with one guess more.
+# Now the target reads the text and the four guesses. We keep five rows: after the newest word of the text
+# and after each guess. Then the slow way: five forwards, each with one guess more.
 
 # %%
 def rows_after(tokens):
@@ -154,8 +153,8 @@ separate = torch.cat([rows_after(guesses[:i])[-1:] for i in range(5)])
 print("largest difference below 1e-12:", bool((rows - separate).abs().max() < 1e-12))
 
 # %% [markdown]
-# One forward gave what five give. How can row 1 be right, with *named* and *Ella* in the same
-# forward? Swap the third guess and compare the rows bit by bit:
+# One forward gave what five give. How can row 1 be right, with *named* and *Ella* in the same forward?
+# Swap the third guess and compare, bit by bit:
 
 # %%
 swapped = [*guesses[:2], pair.encode("fox")[-1], guesses[3]]
@@ -164,9 +163,9 @@ print({f"row {i}": "same" if equal else "changed" for i, equal in enumerate(same
 rows_bet.settle(my_same_rows, sum(same))
 
 # %% [markdown]
-# Rows 0, 1 and 2 never saw the third guess. The **causal mask** sees to that: each position sees itself
-# and what lies before it. One line makes it: `tril(length)` keeps the ones up to the
-# diagonal, moved right by `length`; `[None, None]` adds two axes.
+# Rows 0, 1 and 2 never saw the third guess, by the **causal mask**: each position sees itself and what lies
+# before it. `tril(length)` keeps the ones up to the diagonal, moved right by `length`; `[None, None]` adds
+# two axes.
 
 # %%
 from specdec_core.cache import causal_mask
@@ -179,14 +178,14 @@ print(causal_mask(rows=5, length=2, device="cpu")[0, 0].int())  # two words of t
 #
 # The same mask, with real words. Row 0 is done, row 1 is in hand (▶). Drop it on the token it
 # **judges**: a click or Enter on a **?**. A wrong row stays in hand. When all are right, set *Rows* to a
-# shift, and watch the text and the toy's law.
+# shift, and watch the text and the law of a toy.
 
 # %%
 staircase(pair)
 
 # %% [markdown]
 # Each row judges the first token it does not see. Row 0 judges the first guess, row 1 the second; row 4
-# has seen them all and gives the bonus token. So row 1 threw *hedgehog* out. And row 1 wrote *hen*.
+# has seen them all and gives the bonus token. So row 1 threw *hedgehog* out, and wrote *hen*.
 
 # %% [markdown]
 # ## Explain
@@ -216,8 +215,8 @@ show_source(token_rule)
 # %% [markdown]
 # ## Run: accept greedily
 #
-# At temperature 0 the verdict needs no coin. Keep guesses while each is its row's most likely word. At
-# the first that is not, stop, and take the row's word.
+# At temperature 0 no coin is needed. Keep guesses while each is its row's most likely word. At the first
+# that is not, stop, and take the row's word.
 
 # %%
 best = rows.argmax(-1).tolist()
@@ -232,8 +231,8 @@ for i, (guess, own) in enumerate(zip(guesses, best)):
 # or 0, and $q(x)$ is 1. The test $u \cdot q < p$ of chapter 00 then keeps at 1 and rejects at 0, whatever
 # the coin.
 #
-# A kept guess is the word plain decoding would have written, and so is the word after it. So the
-# text must be equal, whoever drafts:
+# A kept guess is the word plain decoding would have written, and so is the word after it. So the text is
+# the same, whoever drafts:
 
 # %%
 plain = autoregressive_decode(target, prompt, sampling=greedy, max_new_tokens=48)
@@ -246,8 +245,8 @@ for name, other in pair.drafters.items():
 # %% [markdown]
 # ## One tie rule
 #
-# What if two words share the top? The package takes the lowest id, always. Another rule, as good: the
-# highest id. (`flip(-1)` turns a row round.)
+# What if two words share the top? The package takes the lowest id. Another rule, as good: the highest.
+# (`flip(-1)` turns a row round.)
 
 # %%
 class HighestId(Sampling):
@@ -271,8 +270,8 @@ for label, rules in (
 
 # %% [markdown]
 # If verification breaks ties unlike plain decoding, the words differ, though neither is wrong. If only
-# the draft does, the words stay and acceptance falls. So: one rule, in one place.
-# `max` in PyTorch returns the first of equal values; `topk` promises no order.
+# the draft does, the words stay and acceptance falls. So: one rule, in one place. (PyTorch's `max` takes the
+# first of equal values; `topk` promises no order.)
 
 # %% [markdown]
 # ## Implement
@@ -359,7 +358,7 @@ exercises.check_greedy_verdict(greedy_verdict)
 #
 # **Row off by one** (M11). The first guess is judged with row 1, the second with row 2. Another toy:
 # the first word is A with .6; after A comes A with .9, after B with .2. The draft says .5 everywhere.
-# Predict the probability that the text begins with A. Right is .6.
+# With which probability does the text begin with A? Right is .6.
 
 # %%
 my_broken_probability = None
@@ -393,13 +392,13 @@ for mistake in (None, "M11"):
     print(mistake or "right", run.stats.target_forwards, "forwards:", pair.decode(run.tokens))
 
 # %% [markdown]
-# At first every second word is missing, and no guess is kept. One row too **early** doubles words instead;
-# the staircase shows it with shift −1. There the toy's first word keeps its law, and only two words
-# together betray it.
+# At first every second word is missing, and no guess is kept. One row too **early** doubles words instead:
+# see shift −1 of the staircase. There the toy's first word keeps its law; only two words together betray
+# it.
 
 # %% [markdown]
-# **The greedy test, while sampling** (M5). At temperature 1 it keeps a draft only where it is the
-# target's likeliest word, and otherwise writes that word. Predict again: how probable is A first?
+# **The greedy test, while sampling** (M5). At temperature 1, keep a draft only where it is the target's
+# likeliest word, and otherwise write that word. Predict again: how probable is A first?
 
 # %%
 my_greedy_probability = None
@@ -410,7 +409,7 @@ print("M5 law:", {text: round(p, 12) for text, p in begins.items()})
 exercises.compare_prediction(my_greedy_probability, round(begins[(0,)], 9), "for A")
 
 # %% [markdown]
-# Only A can come first: the chance is gone. Which checks of the museum see these mistakes? Each compares
+# Only A comes first: the chance is gone. Which checks of the museum see these mistakes? Each compares
 # with the right run: the law of the first token, of two, of the whole text; *accepted length* is the
 # mean number of drafts kept.
 
@@ -419,12 +418,12 @@ for mistake in ("M5", "M11", "M21"):
     print(f"{mistake:4} {museum.MISTAKES[mistake].title}: {', '.join(museum.seen_by(mistake))}")
 
 # %% [markdown]
-# M21 changes no text, so only a count of accepted guesses sees it.
+# M21 keeps the law, so only a count of accepted guesses sees it.
 
 # %% [markdown]
 # ## Try it yourself
 #
-# Your own prompt, gamma and draft. At temperature 0 nothing you choose may change the words.
+# Your own prompt, gamma and draft. At temperature 0 no choice may change the words.
 
 # %%
 mine = pair.encode("Recipe: soup with")
@@ -439,8 +438,8 @@ print("same words:", slow.tokens == fast.tokens, "| forwards:", fast.stats.targe
 # ## What was shown, and what was not
 #
 # - Shown: on one context of the bundled pair, one forward gave the rows of five, to 1e-12 in float64.
-#   At temperature 0, four speculative runs after two prompts wrote the words of plain decoding. Two toy
-#   laws, exactly.
+#   At temperature 0, four speculative runs after two prompts wrote plain decoding's words. Two toy laws,
+#   exactly.
 # - Not shown: the rule **with** chance (chapter 03), the caches (chapter 05), time saved (chapter 08,
 #   planned). In float32 another number of rows gives other last bits, so two nearly equal words may swap.
 
@@ -463,11 +462,11 @@ print("same words:", slow.tokens == fast.tokens, "| forwards:", fast.stats.targe
 #
 # | word | meaning |
 # |---|---|
-# | chain | guesses made one after the other, each after the ones before |
+# | chain | guesses, each made after the ones before |
 # | newest | the last token of the text, fed before the guesses |
 # | row i | the target's probabilities after the text and i guesses; it judges guess i + 1 |
 # | causal mask | each position sees itself and what lies before it |
-# | greedy acceptance | keep guesses while each is the most likely token of its row |
+# | greedy acceptance | keep guesses while each is its row's most likely token |
 # | tie rule | which of several most likely tokens is taken; here the lowest id |
 #
 # - [Stern et al. 2018](https://arxiv.org/abs/1811.03115): predict, verify, accept, at temperature 0
@@ -481,6 +480,6 @@ print("same words:", slow.tokens == fast.tokens, "| forwards:", fast.stats.targe
 #
 # - **Minutes:** 4 cold open, 8 chain, 8 rows and mask, 10 staircase, 10 greedy and ties, 10 break it.
 # - **Where a room gets stuck:** "row 1 judges the first guess". Ask what row 1 has read.
-# - **Draw:** the staircase; one stair per guess; write the judged token on the step itself.
+# - **Draw:** the staircase, a stair per guess, with the judged token on it.
 # - **Five-minute cut:** the cold open, the staircase, the text with every second word missing.
 # </details>

@@ -19,9 +19,9 @@ from specdec_core.widgets import bet, coin_tape, mass_mover, proof_tree
 # %% [markdown]
 # ## The target rejects its favourite
 #
-# A run of the bundled pair. To see all of p and q at once, both models choose among their three
-# likeliest words here (`top_k=3`). Round 7 drafts four words. The picture gives each its **coin**: a
-# number u between 0 and 1. A word stays where its coin lands below the mark.
+# A run of the bundled pair. To see all of p and q at once, both models choose among their three likeliest
+# words (`top_k=3`). Round 7 drafts four words. The picture gives each its **coin**: a number u between 0
+# and 1. A word stays where its coin lands below the mark.
 
 # %%
 pair = load_pair("storyworld", dtype="float64")
@@ -55,7 +55,7 @@ coin_tape(run.trace, pair.decode, round=7)
 # %% [markdown]
 # ## Predict
 #
-# Two words, called 0 and 1. The target wants $p = (.6, .4)$. The draft offers $q = (.8, .2)$. The draft
+# Two words, 0 and 1. The target wants $p = (.6, .4)$. The draft offers $q = (.8, .2)$. The draft
 # has offered word 0. With which probability should it be kept?
 #
 # Then suppose the corrected word is a draw from p, as the target would draw. Over all runs, how often is
@@ -107,8 +107,8 @@ print("comes out:", [round(x, 6) for x in out])
 
 # %% [markdown]
 # That is p. Does the package do the same? `exact_law` runs the real decoder once for every outcome of
-# its choices and adds up, so this is no sample. The last token of a run is never drafted, so we ask for
-# two and look at the first:
+# its choices and adds up: this is no sample. The last token of a run is never drafted, so ask for two
+# and look at the first:
 
 # %%
 def first_token_law(decode, p, q):
@@ -144,7 +144,7 @@ mass_mover([0.6, 0.4], [0.8, 0.2])
 # is the overlap of p and q, $\sum_x \min(p, q)$. It is also one minus their **total variation**,
 # $TV = \tfrac12 \sum_x |p - q|$: the mass that has to move.
 #
-# No rule that is exact keeps more drafts. If x is drafted with q(x) and must come out with p(x), at most
+# No exact rule keeps more drafts. If x is drafted with q(x) and must come out with p(x), at most
 # min(p(x), q(x)) of the runs can do both.
 
 # %%
@@ -156,7 +156,7 @@ print(f"overlap {overlap:.3f}, 1 - TV {1 - distance:.3f}, chance of keeping {cha
 # %% [markdown]
 # ## Explain
 #
-# The proof, for any word x. It comes out in two ways: drafted and kept, or drawn after a rejection.
+# The proof, for any word x. It comes out in two ways: kept, or drawn after a rejection.
 #
 # $$\begin{aligned}
 # \text{drafted and kept} &= q(x) \cdot \min\left(1, \tfrac{p(x)}{q(x)}\right) = \min(p(x), q(x)) \\
@@ -168,7 +168,7 @@ print(f"overlap {overlap:.3f}, 1 - TV {1 - distance:.3f}, chance of keeping {cha
 # In line 3 the sum cancels: the pipe holds exactly what is lacking. In line 2, p and q both sum to one,
 # so the surplus equals the deficit. The same as a tree, in fractions: a round of one draft, every branch,
 # the bonus word of a kept draft included. Follow the leaves of one first word, and add. Under *the rule*
-# are M1 and one more mistake of *Break it*, M5.
+# are M1 and M5, of *Break it*.
 
 # %%
 proof_tree([0.6, 0.4], [0.8, 0.2], gamma=1, rules=("M1", "M5"))
@@ -194,14 +194,13 @@ print()
 show_source(emit)
 
 # %% [markdown]
-# `clamp(min=0)` is $\max(\cdot, 0)$. `categorical` draws in proportion to the weights, which is the division by their sum. Where p equals q
-# up to rounding nothing is left over, and p itself is right.
+# `clamp(min=0)` is $\max(\cdot, 0)$. `categorical` draws in proportion to the weights: that is the division
+# by their sum. Where p equals q up to rounding nothing is left over, and p itself is right.
 
 # %% [markdown]
 # ## The same picture at a real position
 #
-# Back to round 7. We ask both models for their rows at the place where *One* was drafted, after the
-# words kept before it. The trace has the round:
+# Back to round 7. We ask both models for their rows at the place where *One* was drafted:
 
 # %%
 seventh = run.trace.rounds[6]
@@ -221,7 +220,7 @@ for token in ids:
 mass_mover(p_row, q_row, pair.decode)
 
 # %% [markdown]
-# And the decoder itself, run for every outcome on these two rows, in the same order:
+# And the decoder itself, run for every outcome on these rows, in the same order:
 
 # %%
 print(first_token_law(speculative_decode, p_row[ids].tolist(), q_row[ids].tolist()))
@@ -232,7 +231,7 @@ print(first_token_law(speculative_decode, p_row[ids].tolist(), q_row[ids].tolist
 # *Her* at this place: the draft does not offer it.
 #
 # So a verdict is about **how often**, not about the word. In three whole stories, all words allowed,
-# compare what was kept with what was rejected:
+# compare the kept with the rejected:
 
 # %%
 stories = [
@@ -248,8 +247,8 @@ print(len(kept_p), "kept,    ", sum(p < 0.1 for p in kept_p), "of them with p be
 print(len(lost_p), "rejected,", sum(p > 0.1 for p in lost_p), "of them with p above .1")
 
 # %% [markdown]
-# Most rejected words had a small p. Still, some words of small p are kept, and some of large p are
-# rejected. The rule looks at p beside q, never at p alone.
+# Most rejected words had a small p. Still, some of small p are kept, and some of large p are rejected. The
+# rule looks at p beside q, never at p alone.
 #
 # ## Same seed, other words
 #
@@ -262,7 +261,7 @@ print("plain:      ", pair.decode(plain.tokens))
 print("speculative:", pair.decode(fast.tokens))
 
 # %% [markdown]
-# Neither is wrong. Each text has the same probability under both. Comparing words for one seed proves
+# Neither is wrong: each text has the same probability under both. Comparing words for one seed proves
 # nothing; comparing **laws** does.
 #
 # ## Implement
@@ -303,7 +302,7 @@ exercises.check_one_token(one_token)
 
 # %% [markdown]
 # <details><summary>Hint 1</summary>The draft is <code>x = draw(q)</code>.</details>
-# <details><summary>Hint 2</summary>Keep it where <code>u * q[x] < p[x]</code>: return it.</details>
+# <details><summary>Hint 2</summary>Keep it where <code>u * q[x] &lt; p[x]</code>: return it.</details>
 # <details><summary>Hint 3</summary>Else return one draw from your residual.</details>
 #
 # <details><summary>Solution</summary><pre>
@@ -337,8 +336,8 @@ exercises.check_expected_acceptance(expected_acceptance)
 # %% [markdown]
 # ## Break it
 #
-# Four wrong rules; `museum.MISTAKES["M1"].source` says where one was met. The museum installs them from
-# outside. First the one you predicted: after a rejection, draw from p (M1).
+# Four wrong rules; `museum.MISTAKES["M1"].source` says where one was met. First the one you predicted: after
+# a rejection, draw from p (M1).
 
 # %%
 def mistaken(name):
@@ -353,10 +352,10 @@ first_word_bet.settle(my_first_word, resampled[0])
 # %% [markdown]
 # Word 0 had all it needed, and .6 of the .2 rejections come back to it: $.6 + .2 \cdot .6 = .72$. The
 # text drifts back towards the draft. Two more ways to spoil the residual: a softmax over it (M3), so
-# that words which lack nothing get a share; and no division (M4), so that the search through it runs
-# off the end and gives the last word. M4 needs three words to show: with our two, the last word happens
-# to be the one that lacks. The fourth is left over from temperature 0: keep a draft only where it is the
-# target's likeliest word, and otherwise write that word (M5).
+# that words which lack nothing get a share; and no division (M4), so that a draw can pass the end of the
+# weights, and then gives the last word. M4 needs three words to show: with our two, the last word is the
+# one that lacks. The fourth is left over from temperature 0: keep a draft only where it is the target's
+# likeliest word, and otherwise write that word (M5).
 
 # %%
 print("M3", first_token_law(mistaken("M3"), [0.6, 0.4], [0.8, 0.2]))
@@ -386,7 +385,7 @@ print("M1 is seen by the law of:", ", ".join(museum.seen_by("M1")))
 # ## Try it yourself
 #
 # Type your own p and q, two to six numbers each, and choose a second draw; it starts with M4. Then a
-# puzzle: which p and q make M1 worst? Try to get a total variation above .24 before you open the answer.
+# puzzle: which p and q make M1 worst? Get a total variation above .24 before you open the answer.
 
 # %%
 mass_mover([0.5, 0.3, 0.2], [0.2, 0.5, 0.3], draw="M4")
@@ -443,5 +442,5 @@ mass_mover([0.5, 0.3, 0.2], [0.2, 0.5, 0.3], draw="M4")
 # - **Where a room gets stuck:** line 3 of the proof. Point at the pipe: it holds what is lacking, no
 #   more and no less.
 # - **Draw:** two bars, one line p; shade the surplus, move it with your hand.
-# - **Five-minute cut:** the mass mover with the toy, then M1, then .72.
+# - **Five-minute cut:** the mass mover, then M1, then .72.
 # </details>

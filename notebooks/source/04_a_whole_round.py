@@ -3,8 +3,8 @@
 #
 # **In this chapter you will have shown** that many coins in a row keep the target's law for whole texts,
 # because a round stops at its first rejection and its last token comes from the residual, or as bonus from
-# the target, while going on, reusing a coin or taking the bonus from elsewhere leaves a law that no first
-# token betrays.
+# the target, while going on, reusing a coin or drawing the bonus elsewhere breaks the law, and no first
+# token betrays it.
 #
 # | to read | to do | needs | runs |
 # |---|---|---|---|
@@ -34,7 +34,7 @@ coin_tape(out.trace, pair.decode, pair.target, pair.drafter, round=4)
 
 # %% [markdown]
 # The target gives *loved* nearly 1, more than the draft does. No coin could reject it. Its row was
-# computed and its coin was tossed. Nobody looked.
+# computed, its coin tossed. Nobody looked.
 #
 # **One question to keep in mind:** why is it right to throw *loved* away?
 
@@ -44,19 +44,19 @@ coin_tape(out.trace, pair.decode, pair.target, pair.drafter, round=4)
 # 1. Say how a round can end, and what each ending writes.
 # 2. Say why it stops at the first rejection, where the bonus comes from, and why each position has its
 #    own coin.
-# 3. Write the whole loop, with its law checked to the last digit.
+# 3. Write the whole loop, its law checked to the last digit.
 #
 # Three beliefs that end here:
 #
 # - *"A good draft survives."* Only if all before it did.
-# - *"The bonus is a gift, so any good word will do."* It is a draw from the target like all others.
+# - *"The bonus is a gift, so any good word will do."* It is a draw from the target.
 # - *"My first token has the right law, so my loop is right."* Most mistakes begin at the second.
 
 # %% [markdown]
 # ## Predict
 #
-# In the runs below the pair keeps about 77 of 100 judged drafts, and a round drafts four words. In how
-# many of 100 rounds are **all four** kept?
+# Below, the pair keeps about 77 of 100 judged drafts, and a round drafts four words. In how many of 100
+# rounds are **all four** kept?
 
 # %%
 my_full_rounds = None
@@ -111,8 +111,8 @@ alpha = kept / (kept + sum(run.stats.rejected for run in runs))
 print(f"alpha {alpha:.3f}, alpha ** 4 = {alpha**4:.3f}")
 
 # %% [markdown]
-# Were each draft kept with the same probability α, four in a row would come with $\alpha^4$. That is
-# close, though no two places have the same α.
+# Were each draft kept with the same probability α, four in a row would come with $\alpha^4$. That is close,
+# though α differs from place to place.
 #
 # One round of each kind, in words:
 
@@ -123,16 +123,15 @@ for name in counts:
     print(f"{name}\n    drafted {drafted}\n    written {emitted}")
 
 # %% [markdown]
-# The stop token has no text, so it shows as an empty string. Another, as a tape: whatever
-# their coins say, drafts 3 and 4 are not written.
+# The stop token has no text, so it shows as an empty string. Another stop, as a tape: whatever their coins
+# say, drafts 3 and 4 are not written.
 
 # %%
 stories = [run.trace for run in runs]
 coin_tape(stories[2], pair.decode, pair.target, pair.drafter, round=len(stories[2].rounds))
 
 # %% [markdown]
-# Out of room is the quiet ending. A round writes up to γ + 1 tokens, so where only $r$ fit, $r - 1$ are
-# drafted and nothing is cut.
+# *Out of room* cuts nothing: a round writes up to γ + 1 tokens, so where only $r$ fit, $r - 1$ are drafted.
 
 # %%
 last = stories[1].rounds[-1]
@@ -149,8 +148,8 @@ print("drafted", last.gamma, "of 4, written", len(last.emitted), "and", last.fin
 # 3. A kept draft that is *not* the target's favourite.
 # 4. With drafts *B B B*: can any coins reject one?
 #
-# <details><summary>Answers</summary>1. v of .6 or more. 2. A coin above .75 at draft 1. 3. Draft 2: the target
-# likes A more. 4. No: B has p above q.</details>
+# <details><summary>Answers</summary>1. Coins 1 and 3 below .75, v of .6 or more. 2. A coin above .75 at
+# draft 1. 3. Draft 2: the target likes A more. 4. No: B has p above q.</details>
 
 # %%
 coin_tape_by_hand(".6 .4", ".8 .2", "A B A", u=(0.6, 0.5, 0.9), v=0.5)
@@ -168,8 +167,8 @@ print("kept:", int(verdict.accepted), "- then token", int(verdict.token))
 # %% [markdown]
 # ## Explain
 #
-# **Why stop.** The target's rows were computed for the drafted text. Once *He* is rejected and *Every* stands
-# there, the row that judges *loved* belongs to a text that no longer exists. Ask about the text that does:
+# **Why stop.** The target's rows were computed for the drafted text. Once *Every* stands in place of *He*, the
+# row that judges *loved* belongs to a text that no longer exists. Ask about the text that does:
 
 # %%
 from specdec_core.lab.law_check import rows_of
@@ -184,7 +183,7 @@ print(f"p(loved | ... farm. He)    = {row((point, he))[loved]:.4f}")
 print(f"p(loved | ... farm. Every) = {row((point, fourth.token))[loved]:.4f}")
 
 # %% [markdown]
-# That answers the question.
+# After *Every* the target has no use for *loved*.
 #
 # **Why the law holds.** Chapter 03 proved it for one position. A round puts positions in a row:
 #
@@ -194,8 +193,8 @@ print(f"p(loved | ... farm. Every) = {row((point, fourth.token))[loved]:.4f}")
 # row 3, x4 and row 4 stay unread
 # ```
 #
-# A draft is judged only if all drafts before it are in the text. So its row belongs to the text that is
-# there, and what comes out has the law p, given that text. So has a bonus. Multiply from left to right:
+# A draft is judged only if all drafts before it are in the text. So its row belongs to that text, and what
+# comes out has the law p, given the text. So has a bonus. Multiply from left to right:
 #
 # $$P(x_1, \dots, x_n) = \prod_i p(x_i \mid x_1 \dots x_{i-1})$$
 #
@@ -211,8 +210,8 @@ plain = exact_law(lambda coins: autoregressive_decode(
 print("texts:", len(whole), " same law:", largest_difference(whole, plain) < 1e-12)
 
 # %% [markdown]
-# As a tree: all the ways one round can go. The leaves of a text add up to the product of
-# its p. Set the rule to *M9*, going on after a rejection, and two of the four texts are off.
+# As a tree: all ways one round can go. The leaves of a text add up to the product of its p. Set the rule to
+# *M9*, going on after a rejection: two of the four texts are off.
 
 # %%
 from specdec_core.widgets import proof_tree
@@ -221,8 +220,8 @@ proof_tree(".6 .4 | .9 .1 | .2 .8", ".5 .5", gamma=2)
 
 # %% [markdown]
 # **One fresh coin a position.** With $p = (.6, .4)$ and $q = (.4, .6)$ one draft is kept with
-# $\sum \min(p, q) = .8$, and two coins keep two drafts with $.8^2 = .64$. One coin used twice keeps
-# both too often: a coin low enough for the first is likely low enough for the second.
+# $\sum \min(p, q) = .8$, and two coins keep two drafts with $.8^2 = .64$. One coin used twice (M6) keeps
+# both too often: low enough for the first, it is likely low enough for the second.
 
 # %%
 same_coin = museum.MISTAKES["M6"].example
@@ -233,7 +232,7 @@ for mistake in (None, "M6"):
 # %% [markdown]
 # **The bonus.** After γ kept drafts one row is left, row γ: p for the text that is there. A draw from it
 # is one more token, for free. In shapes: drafts `[γ]`, q `[γ, V]`, p `[γ + 1, V]`. The code adds a row
-# of zeros to q. With q = 0 the residual max(p − q, 0) *is* p:
+# of zeros to q, and with q = 0 the residual *is* p:
 
 # %%
 from specdec_core.lab.notebook import show_source
@@ -269,7 +268,7 @@ exercises.check_count_kept(count_kept)
 # <details><summary>Hint 3</summary>Return <code>i</code> there, <code>len(drafted)</code> after the
 # loop.</details>
 #
-# The package needs no loop. A running product of zeros and ones is 1 until the first zero:
+# The package needs no loop: a running product of zeros and ones is 1 until the first zero.
 
 # %%
 from specdec_core.randomness import judge
@@ -303,8 +302,8 @@ exercises.check_cut_block(cut_block)
 # - `randomness.first_rejection(target_prob, draft_prob)` takes p and q of the drafted tokens as tensors,
 #   tosses a coin for each, and says how many are kept.
 #
-# Return the list of new tokens. The check runs **every** outcome of every draw and coin. It knows the
-# museum's mistakes by name.
+# Return the list of new tokens. The check runs **every** outcome of every draw and coin, and knows the
+# museum's mistakes.
 
 # %%
 def my_decode(p, q, gamma, max_new_tokens, stop_tokens, randomness):
@@ -323,10 +322,10 @@ exercises.check_my_decode(my_decode)
 # <details><summary>Hint 3</summary>The last token comes from <code>p(text + drafted[:kept])</code>. After a
 # rejection, subtract q's row first and <code>.clamp(min=0)</code>.</details>
 #
-# A short solution, and below it the package's own loop, which gets its γ + 1 rows from one forward and
-# rolls caches back (chapter 05).
+# A short solution, then the package's own loop, which gets its γ + 1 rows from one forward and rolls caches
+# back (chapter 05).
 
-# %%
+# %% jupyter={"outputs_hidden": true}
 from specdec_core.lab.exercises.whole_loop import reference_decode
 
 show_source(reference_decode)
@@ -339,8 +338,8 @@ show_source(_rounds)
 # %% [markdown]
 # ## Break it
 #
-# Six changes to a round, from the museum. A common test compares the law of the **first token** with the
-# target's. How many of the six does it see?
+# Six changes to a round, from the museum. A common test measures how far the law of the **first token** is
+# from the target's, in total variation (chapter 03). How many of the six does it see?
 
 # %%
 my_seen = None
@@ -357,10 +356,10 @@ for mistake in six:
 exercises.compare_prediction(my_seen, seen, "of six")
 
 # %% [markdown]
-# None. The numbers are total variation (chapter 03): the mass that has to move. The first token is always
-# judged by its own coin, in its own text. Look at more tokens: for the bonus, at γ + 1.
+# None. The first token is always judged by its own coin, in its own text. Look at more tokens: for the
+# bonus, at γ + 1.
 #
-# M20 leaves the law alone and is only slower. Tokens its first round writes:
+# M20 leaves the law alone and is only slower. Tokens of its first round:
 
 # %%
 toy = museum.MISTAKES["M20"].example
@@ -370,7 +369,7 @@ for mistake in (None, "M20"):
 
 # %% [markdown]
 # M9 on the round of the beginning, with the same drafts and coins. *He* becomes *Every*, and the loop goes
-# on to judge *loved* by its old row. The last word, *dig*, is ours:
+# on to judge *loved* by its old row. The last word, *dig*, we chose:
 
 # %%
 verb = pair.encode("dig")[-1]
@@ -393,8 +392,8 @@ print(f"texts that should not exist: {past_the_end:.2f}")
 # %% [markdown]
 # ## Try it yourself
 #
-# Change the prompt, the draft, γ (up to 8) or the seed. Move the coin of a kept draft above its
-# threshold and see the rest fall away.
+# Change the prompt, the draft, γ (up to 8) or the seed. Move a kept draft's coin above its threshold: the
+# rest falls away.
 
 # %%
 mine = speculative_decode(
@@ -409,8 +408,7 @@ coin_tape(mine.trace, pair.decode, pair.target, pair.drafters["strong"], round=2
 # - Shown: the five endings, in three runs of one prompt; the exact law of three tokens on one toy pair;
 #   six mistakes on their toys, none seen in the first token. If you did exercise 3: the exact law of
 #   *your* loop, on four toys.
-# - Not shown: the law of the real pair, whose texts cannot be counted (chapter 06), and what the caches
-#   hold (chapter 05).
+# - Not shown: the law of the real pair (chapter 06), and the caches (chapter 05).
 
 # %% [markdown]
 # ## Five questions to recall
@@ -448,5 +446,5 @@ coin_tape(mine.trace, pair.decode, pair.target, pair.drafters["strong"], round=2
 # - **Where a room gets stuck:** "but *loved* was right". Write both texts on the board and ask for the
 #   next word.
 # - **Draw:** five rows, four drafts, a cross at the second; rub out all to its right.
-# - **Five-minute cut:** the tape, the two probabilities of *loved*, the six-line table.
+# - **Five-minute cut:** the tape, *loved* in both texts, the six lines.
 # </details>

@@ -21,7 +21,7 @@ from specdec_core.widgets import bet, draw_kv_ledger, kv_ledger
 # ## One round, and what it leaves behind
 #
 # The end of one round. The draft offered *. He loved to*. The full stop passed, *He* did not, and the
-# target wrote *Every* instead. Below the text lie the two caches, one cell a row.
+# target wrote *Every*. Below the text lie both caches, one cell a row.
 
 # %%
 pair = load_pair("storyworld", dtype="float64", max_length=512)
@@ -43,7 +43,7 @@ draw_kv_ledger(ledger, pair.decode, step=15)
 #
 # Four beliefs that end here:
 #
-# - *"Rolling back copies the cache."* Here it sets one integer.
+# - *"Rolling back copies the cache."* Here it sets one number.
 # - *"The cache holds the whole text."* Never the newest token.
 # - *"A wrong cache would crash, or write nonsense."* It can write fluent text of another law.
 # - *"A wrong draft cache spoils the output."* It costs acceptance, nothing else.
@@ -52,10 +52,10 @@ draw_kv_ledger(ledger, pair.decode, step=15)
 # ## Predict
 #
 # A **row** is what a cache keeps of one token: its keys and values, in every layer. The target reads
-# the newest token and all $\gamma$ guesses. The draft reads each guess in order to make the next.
+# the newest token and all $\gamma$ guesses. The draft reads each guess to make the next.
 #
-# Before round 4 of this run both caches hold 15 rows. Four words are drafted and all four pass; then
-# the target adds a bonus token. How many rows does each cache hold after the round?
+# Before round 4 of this run both caches hold 15 rows. Four words are drafted, all pass, and the target
+# adds a bonus token. How many rows does each cache hold then?
 
 # %%
 my_target_rows = None
@@ -68,7 +68,7 @@ rows_bet
 # %% [markdown]
 # ## Run
 #
-# The same run, one round at a time. Each round notes the rows of both caches.
+# The same run, round by round, with the rows of both caches:
 
 # %%
 rounds = list(speculative_rounds(
@@ -85,8 +85,11 @@ rows_bet.settle(my_target_rows, rounds[3].target_length[1])
 exercises.compare_prediction(my_draft_rows, rounds[3].draft_length[1], "draft rows")
 
 # %% [markdown]
-# The draft made its fourth guess and never read it: there was no fifth to make. When all four pass,
-# that row is missing, and the next round starts by feeding it.
+# Round 1: the target has read the prompt without its newest token. The draft has read nothing yet, and
+# reads the prompt before its first guess.
+#
+# Round 4: the draft made its fourth guess and never read it: there was no fifth to make. When all four
+# pass, that row is missing, and the next round starts by feeding it.
 #
 # Now count the text without its newest token, and compare:
 
@@ -98,10 +101,10 @@ for r in rounds:
           f"draft {r.draft_length[1] - needed:+d}")
 
 # %% [markdown]
-# The target is right after every round. The draft is never above.
+# The target is right after every round, the draft never above.
 #
 # Are they the right **rows**? Feed the target 12 tokens, then four wrong guesses. Roll back, read the
-# rest, and compare with a pass that has no cache.
+# rest, and compare with a pass without a cache.
 
 # %%
 import torch
@@ -123,16 +126,16 @@ print("and in each round of the ledger:", max(e.target.error for e in ledger.rou
 print(f"largest |logit - logit without cache|: {max(e.target.error for e in ledger.rounds):.1e}")
 
 # %% [markdown]
-# The wrong guesses' rows are still in memory. Nobody reads them; the next forward writes over them.
+# The wrong guesses' rows are still in memory, unread, until the next forward writes over them.
 #
 # ## See: the ledger of both caches
 #
-# The arrows of **step** go through draft, verify and roll back.
+# The arrows of **step** go through draft, verify and roll back. Row 0, *special*, is the mark that starts
+# every text.
 #
 # 1. Find a round after which the draft's cache has a dotted cell: *not fed yet*.
 # 2. Set **fault** to *target never rolled back* and step on. Watch the cells with **!** and **↔**.
-# 3. Try *one row too far* up to the last step. **∅** is a token whose row is lost. How many words of
-#    the text change?
+# 3. Try *one row too far* up to the last step. How many words change?
 # 4. Try *draft never rolled back*. Do words change? Which mark in the lowest panel moves?
 
 # %%
@@ -140,11 +143,13 @@ stage = kv_ledger(pair, "Once upon a time", gamma=4, seed=27, step=6)
 stage
 
 # %% [markdown]
-# The lowest panel is your test from above, round by round. A wrong row lifts its own model's mark only.
+# The lowest panel is your test from above, round by round.
 #
-# Now the trap. *One row too far* changes no word of this run, and its law is wrong. *Draft never rolled
-# back* changes words, and its law is right: other guesses met the same coins. **One sampled text proves
-# nothing.** The rows and the logits do.
+# <details><summary>Answers to 3 and 4, a trap</summary><i>One row too far</i> changes no word of this run,
+# and its law is wrong. <i>Draft never rolled back</i> changes words, and its law is right (see <i>Break
+# it</i>): other guesses met the same coins. A wrong row lifts its own model's mark only.</details>
+#
+# **One sampled text proves nothing.** The rows and the logits do.
 #
 # ## Explain
 #
@@ -171,8 +176,8 @@ from specdec_core.decode import _rounds
 print(*[line for line in inspect.getsource(_rounds).splitlines() if "rollback" in line], sep="\n")
 
 # %% [markdown]
-# The first begins a run. The others end every round: both caches are told the same length. The draft
-# may have fewer rows:
+# The first begins a run. The others end every round with one length for both. The draft may have fewer
+# rows:
 
 # %%
 show_source(ModelDrafter.rollback)
@@ -180,8 +185,9 @@ show_source(ModelDrafter.rollback)
 # %% [markdown]
 # ### Two kinds of cache
 #
-# In shapes, a layer keeps keys and values `[1, heads, rows, width]`. A **preallocated** cache makes room
-# for the longest text once, and remembers how many rows are good. Rolling back:
+# A layer is split into **heads**; each keeps a key and a value of *width* numbers a token. In shapes:
+# `[1, heads, rows, width]`. A **preallocated** cache makes room for the longest text once, and remembers
+# how many rows are good. Rolling back:
 
 # %%
 from specdec_core.cache import GrowingCache, PreallocatedCache
@@ -196,8 +202,8 @@ show_source(PreallocatedCache.truncate)
 show_source(GrowingCache.truncate)
 
 # %% [markdown]
-# Same weights, both caches. Read 5 tokens, then 4, forget 2, read 4: pairs of rows and bytes. Then a
-# run, which must give the same words.
+# Same weights, both caches. Read 5 tokens, then 4, forget 2, read 4: pairs of rows and bytes. Then a run
+# must give the same words.
 
 # %%
 for growing in (False, True):
@@ -210,8 +216,8 @@ for growing in (False, True):
     print("growing     " if growing else "preallocated", held, pair.decode(out.tokens))
 
 # %% [markdown]
-# One buys its memory once; the other pays by the row, and copies. The time of one roll-back and one
-# forward of five tokens, after 400 rows:
+# One buys its memory once; the other pays by the row, and copies. One roll-back and one forward of five
+# tokens, after 400 rows:
 
 # %% tags=["nbval-ignore-output"]
 from specdec_core.lab.measure import cache_bytes, median_seconds
@@ -225,8 +231,8 @@ for growing in (False, True):
 # %% [markdown]
 # ### The memory bill
 #
-# One row costs $2 \times \text{layers} \times \text{heads} \times \text{width} \times \text{bytes}$, where 2 is for keys
-# and values, and the heads are theirs.
+# One row costs $2 \times \text{layers} \times \text{heads} \times \text{width} \times \text{bytes}$; the 2 is for
+# keys and values.
 
 # %%
 for side, model in (("target", pair.target), ("draft", pair.drafter.model)):
@@ -234,8 +240,8 @@ for side, model in (("target", pair.target), ("draft", pair.drafter.model)):
     print(f"{side:6} {row:6} bytes a row, {512 * row / 1e6:5.2f} MB for 512 rows")
 
 # %% [markdown]
-# The shape of Llama 3 70B: 80 layers, 8 such heads of width 128, 2 bytes a number. A bill needs no
-# weights:
+# The shape of Llama 3 70B: 80 layers, width 128, 2 bytes a number; 64 heads share the keys and values of
+# 8. A bill needs no weights:
 
 # %%
 from transformers import LlamaConfig
@@ -261,7 +267,7 @@ def rows_after(target_rows, draft_rows, gamma, accepted):
 exercises.check_rows_after(rows_after)
 
 # %% [markdown]
-# <details><summary>Hint 1</summary>The target keeps the newest token's row and one row for each kept
+# <details><summary>Hint 1</summary>The target adds the newest token's row and one for each kept
 # draft.</details>
 # <details><summary>Hint 2</summary>After drafting, the draft holds <code>target_rows + gamma</code>,
 # whatever it lacked. With <code>gamma = 0</code> it reads nothing.</details>
@@ -269,7 +275,7 @@ exercises.check_rows_after(rows_after)
 #
 # The solution:
 
-# %%
+# %% jupyter={"outputs_hidden": true}
 from specdec_core.lab.exercises import chapter_05
 
 show_source(chapter_05.rows_after)
@@ -292,17 +298,17 @@ exercises.check_write_rows(write_rows)
 # <details><summary>Hint 3</summary>A slice past the end makes a list grow. Compare with
 # <code>len(buffer)</code> first.</details>
 #
-# The solution, for keys and values (whether the rows fit, the model has checked):
+# The solution, for keys and values (the model has checked that the rows fit):
 
-# %%
+# %% jupyter={"outputs_hidden": true}
 from specdec_core.cache import PreallocatedLayer
 
 show_source(PreallocatedLayer.update)
 
 # %% [markdown]
-# **Exercise 3** · hard · 10 minutes. Find the fault. For each round you get `(tokens emitted, target rows,
-# draft rows)`, counted after it. Return `"none"`, `"target too long"`, `"target too short"` or
-# `"draft too long"`.
+# **Exercise 3** · hard · 10 minutes. Find the fault. For each round you get three numbers: the tokens
+# emitted in this round, and the rows that the target and the draft hold after it. Return `"none"`,
+# `"target too long"`, `"target too short"` or `"draft too long"`.
 
 # %%
 def find_fault(prompt_length, rounds):
@@ -319,7 +325,7 @@ exercises.check_find_fault(find_fault)
 #
 # The museum's own check counts the wrong rounds:
 
-# %%
+# %% jupyter={"outputs_hidden": true}
 from specdec_core.lab.museum.checks import wrong_rows
 
 show_source(wrong_rows)
@@ -331,8 +337,8 @@ show_source(wrong_rows)
 # two words, 0 and 1, where every word matters: $p$ is $(.8, .2)$ after new words of even sum, $(.3, .7)$
 # after an odd one.
 #
-# **Total variation** is half the sum of all differences of two laws. Predict it for M18, for the first
-# word alone.
+# How far is the law under M18 from the right one, in total variation (chapter 03), for the first word
+# alone?
 
 # %%
 my_first_word = None
@@ -349,8 +355,8 @@ first_word = museum.distance(museum.MISTAKES["M18"].example, "M18", 1)
 exercises.compare_prediction(my_first_word, round(first_word, 9), "total variation")
 
 # %% [markdown]
-# The first word is right: nothing had to be rolled back yet. **A test of the first token sees none of
-# the three.** And the real pair? At temperature 0 there is one right text:
+# Before the first word nothing had to be rolled back. **A test of the first token sees none of the
+# three.** And the real pair? At temperature 0 there is one right text:
 
 # %%
 greedy = {"sampling": Sampling(temperature=0), "max_new_tokens": 24}
@@ -359,7 +365,7 @@ for id in (None, "M18", "M18b"):
     print(f"{id or 'right':5}  {pair.decode(out.tokens)}")
 
 # %% [markdown]
-# No error, no warning. M18b reads well: another animal in the same forest. The rows tell at once:
+# No error. M18b reads well: another animal in the same forest. The rows tell at once:
 
 # %%
 for id in (None, "M18", "M18b"):
@@ -370,11 +376,11 @@ for id in (None, "M18", "M18b"):
           f"acceptance {out.stats.acceptance_rate:.2f}")
 
 # %% [markdown]
-# With M18 memory grows by every rejected guess, and acceptance falls: the two models read different
-# texts. With M18b acceptance hardly moves.
+# With M18 memory grows by every rejected guess, and acceptance falls: the models read different texts.
+# With M18b acceptance hardly moves.
 #
 # Now the draft's cache: never rolled back (M19), or short by a row (M19b, on a toy whose draft is the
-# target itself). Of four words, how many are accepted drafts, on average?
+# target itself). How many of four words are accepted drafts, on average?
 
 # %%
 def accepted(result):
@@ -388,8 +394,8 @@ for id in ("M19", "M19b"):
 # %% [markdown]
 # The law does not move. The draft guesses worse, but the rule of chapter 03 is exact for any $q$.
 #
-# M19b leaves the row of a full accept open for good. No count of rows shows it: a draft may have fewer.
-# So let **the target draft for itself**: then $p = q$, and every draft must pass.
+# M19b never fills the row that a full accept leaves open. No count of rows shows it. So let **the target
+# draft for itself**: then $p = q$, and every draft must pass.
 
 # %%
 itself = ModelDrafter(CausalLM(pair.target.model, max_length=512))
@@ -401,7 +407,8 @@ out = museum.decode("M19b", pair.target, itself, prompt, max_new_tokens=40, rand
 print("with M19b:         ", out.stats.rejected, "of", out.stats.accepted + out.stats.rejected)
 
 # %% [markdown]
-# In float64 none may be rejected; in float32, one in ten thousand.
+# In float64 none may be rejected. In float32 the last digits of $p$ and $q$ differ (chapter 02): a rare
+# rejection is no fault.
 #
 # ## Try it yourself
 #
@@ -418,10 +425,10 @@ print("target rows:", len(last.target.after), "draft rows:", len(last.draft.afte
 # %% [markdown]
 # ## What was shown, and what was not
 #
-# - Shown: the rows of both caches in each round of a few runs of one pair; logits equal to uncached ones
-#   within 1e-12 in float64; the exact damage of five faults on toys.
-# - Not shown: several texts at once (chapter 12); recurrent models, which cannot go back and are refused;
-#   how many samples it takes to see a fault (chapter 06). The timing is one machine's.
+# - Shown: the rows of both caches in a few runs of one pair; logits equal to uncached ones within 1e-12 in
+#   float64; the exact damage of five faults on toys.
+# - Not shown: several texts at once (chapter 12, planned); recurrent models, which cannot go back and are
+#   refused; how many samples show a fault (chapter 06). The timing is one machine's.
 
 # %% [markdown]
 # ## Five questions to recall
@@ -443,8 +450,7 @@ print("target rows:", len(last.target.after), "draft rows:", len(last.draft.afte
 # | row | keys and values of one token, in all layers |
 # | pending | the newest token: in the text, in no cache |
 # | roll back | forget all rows past a length |
-# | stale row | of a draft that was not kept; harmful where it is still read |
-# | total variation | half the sum of the differences of two laws |
+# | stale row | of a rejected draft; harmful where it is still read |
 #
 # - [Leviathan, Kalman, Matias 2023](https://arxiv.org/abs/2211.17192), the algorithm
 # - [Ainslie et al. 2023](https://arxiv.org/abs/2305.13245), fewer heads for keys and values

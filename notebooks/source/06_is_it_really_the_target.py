@@ -19,8 +19,7 @@ from specdec_core.widgets import bet, bet_board, museum_wall, origin_ribbon, sam
 # %% [markdown]
 # ## Two decoders, one text each
 #
-# Two decoders continue the same prompt with the same pair and seed. One of them is wrong. Here is a run of
-# the wrong one.
+# Two decoders continue the same prompt with the same pair and seed. One of them is wrong. Here is its run.
 
 # %%
 pair = load_pair("storyworld", dtype="float64")
@@ -35,23 +34,22 @@ for run in (wrong, exact):
     print(pair.decode(run.tokens), end="\n\n")
 
 # %% [markdown]
-# Nothing crashed, and both read well.
+# Nothing crashed; both read well.
 #
 # **One question to keep in mind:** if no single text shows the mistake, what does?
 #
 # ## What you will be able to do
 #
 # 1. Compute the exact law of a decoder by walking its real code.
-# 2. Plan a sampled test: false alarms, power, number of samples, before you run it.
-# 3. Say which test sees which mistake, and which tests are blind to it.
+# 2. Plan a sampled test: false alarms, power, number of samples.
+# 3. Say which tests see a mistake, and which are blind to it.
 # 4. Tell a mistake in the law from one that costs only acceptance, speed or memory.
 #
 # Three beliefs that end here:
 #
 # - *"The output looks fine."* A law cannot be seen in one text.
-# - *"I tested the first token a million times."* Nine mistakes that break the law leave
-#   it intact.
-# - *"The test passed, so the decoder is right."* Ask first how often it would fail a wrong one.
+# - *"I tested the first token a million times."* Nine mistakes that break the law leave it intact.
+# - *"The test passed, so the decoder is right."* How often would it fail a wrong one?
 #
 # ## Predict
 #
@@ -67,9 +65,9 @@ my_two = None
 # %% [markdown]
 # ## Run: walk the code
 #
-# A decoder makes choices: which token is drafted, where the round stops, what is emitted then. All of them
-# go through one object, `randomness`. `exact_law` passes one that takes a branch, notes its probability, and
-# takes the next branch next time: the same code runs once for **every** outcome.
+# A decoder makes choices: which token is drafted, where the round stops, what is emitted then. All go through
+# one object, `randomness`. `exact_law` passes one that takes a branch, notes its probability, and takes the
+# next branch next time: the same code runs once for **every** outcome.
 
 # %%
 toy_target = TableModel(lambda prefix: [0.6, 0.4], 2)
@@ -99,8 +97,8 @@ product = {(a, b, c): p[a] * p[b] * p[c] for a in (0, 1) for b in (0, 1) for c i
 print("largest difference below 1e-15:", largest_difference(law, product) < 1e-15)
 
 # %% [markdown]
-# Nothing was sampled. Now the real models, with their caches. `top_k=2` leaves two tokens a step, so that the
-# walk stays short. Plain decoding is walked the same way.
+# Nothing was sampled. Now the real models, with their caches. `top_k=2` leaves two tokens a step, to keep the
+# walk short. Plain decoding is walked the same way.
 
 # %%
 narrow = {"sampling": Sampling(top_k=2), "max_new_tokens": 3}
@@ -120,7 +118,7 @@ likeliest = max(speculative, key=speculative.get)
 print(f"likeliest: {pair.decode(likeliest)!r} with {speculative[likeliest]:.4f}")
 
 # %% [markdown]
-# Now M7, walked in the same way, on the toy that its exhibit holds.
+# Now M7, walked the same way, on the toy of your prediction.
 
 # %%
 toy = museum.MISTAKES["M7"].example
@@ -137,8 +135,8 @@ exercises.compare_prediction(my_two, round(museum.distance(toy, "M7", 2), 12), "
 #
 # ## See: the museum
 #
-# These mistakes come from public code and reports; the table links a page where one is known. Each check
-# compares a decoder with the right one, exactly:
+# These mistakes come from public code and reports; the table inside the picture links a page where one is
+# known. Each check compares a decoder with the right one, exactly:
 #
 # | check | what it compares |
 # |---|---|
@@ -150,14 +148,14 @@ exercises.compare_prediction(my_two, round(museum.distance(toy, "M7", 2), 12), "
 # | it runs | does it finish? |
 #
 # The column *breaks* says what goes wrong: the law, the text's end, acceptance or speed alone, or all (*crash*).
-# Choose a mistake, guess which checks will see it, then run them. With *my p and q* it runs on your numbers:
-# look for a pair on which it hides.
+# Choose a mistake, guess which checks will see it, then run them. With *my p and q*, look for a pair on which
+# it hides.
 
 # %%
 museum_wall()
 
 # %% [markdown]
-# The same, in code: which mistakes break the law and leave the first token alone?
+# In code: which mistakes break the law and spare the first token?
 
 # %%
 breakers = [id for id, mistake in museum.MISTAKES.items() if mistake.breaks == "law"]
@@ -170,7 +168,7 @@ for id in ("M19", "M20", "M21", "M22", "M23"):
     print(f"{id} {museum.MISTAKES[id].title:40} seen by: {', '.join(museum.seen_by(id))}")
 
 # %% [markdown]
-# These five leave the law intact, even M23, where the draft offers garbage. They matter as much: speed is why
+# These five leave the law intact, even M23, where the draft offers garbage. They matter too: speed is why
 # you speculate. No law test guards it; the *accepted length* does.
 #
 # ## Explain
@@ -180,7 +178,7 @@ for id in ("M19", "M20", "M21", "M22", "M23"):
 # $$\mathrm{TV}(P, Q) = \tfrac12 \sum_x |P(x) - Q(x)|$$
 #
 # **Branches only where outcomes differ.** A coin $u$ could be any number. What matters is where the round
-# stops, and that has $\gamma + 1$ outcomes at most:
+# stops: $\gamma + 1$ outcomes at most.
 #
 # ```text
 # draft 0 (.8) ─┬─ kept      (.75) ─┬─ bonus 0 (.6)
@@ -203,14 +201,14 @@ show_source(total_variation)
 # %% [markdown]
 # ## When you must sample
 #
-# A walk needs a small vocabulary and a short text. A server with a large model can only be sampled. Then
-# three numbers belong on paper **before** the first sample:
+# A walk needs a small vocabulary and a short text. A server with a large model can only be sampled. Then write
+# three numbers down **before** the first sample:
 #
 # - the **level**: how often the test may fail a *right* decoder (a false alarm);
-# - the **mistake** you want to catch, and the **power**: how often the test fails a decoder that has it;
+# - the **power**: how often it must fail a decoder that has the mistake you want to catch;
 # - from these, the **number of samples**.
 #
-# Even a right decoder never gives exactly the target's frequencies. The *null band* is where its distance
+# Even a right decoder misses the target's exact frequencies. The *null band* is where its distance
 # falls in all but 1 % of tests, at level .01. The test sums (count − expected)² / expected over all texts:
 # *chi-square*. Its *p-value* is the chance of a sum this large from a right decoder; below the level, the test
 # rejects.
@@ -220,10 +218,10 @@ real = law_check.keyhole(pair, "Once upon a time, there was a")
 sample_size(real)
 
 # %% [markdown]
-# Choose M7: at one token no number of samples has power; at two, 55 do, at level .01. *The bundled pair* is seen
-# through a *keyhole*: the models' own rows, cut to the three words likeliest after the prompt.
+# Choose M7: at one token no number of samples has power; at two, 55 give power .99, at level .01. *The bundled
+# pair* is seen through a *keyhole*: the models' own rows, cut to the three words likeliest after the prompt.
 #
-# Plan one test and run it: power .99 against M7, on two tokens, at the stricter level 1e-4:
+# Plan a test and run it: power .99 against M7, on two tokens, at the stricter level 1e-4.
 
 # %%
 two_right, two_wrong = marginal(right_law, 2), marginal(wrong_law, 2)
@@ -250,9 +248,8 @@ for name, check in (("right", sampled(None)), ("M7", sampled("M7"))):
 # %% [markdown]
 # ## Predict once more
 #
-# M14 adds $10^{-6}$ to $q$ "for stability". M15 compares in half precision. How many samples of the first
-# token does it take to catch M14, at level 1e-4 with power .99? A 1 with
-# how many zeros?
+# M15 compares in half precision. M14 adds $10^{-6}$ to $q$ "for stability": how many samples of the first
+# token catch it, at level 1e-4 with power .99? A 1 with how many zeros?
 
 # %%
 my_zeros = None
@@ -294,9 +291,9 @@ exercises.check_distance(distance)
 #
 # The solution is `total_variation`, printed above.
 #
-# **Exercise 2** · medium · 10 minutes. Write a check. It gets the exact law of a decoder and the target's law
-# of the same texts, and returns `True` where the decoder is right. It must catch M7 and smaller ones, and pass
-# every decoder whose law is the target's. You choose what to compare, and how close is close enough.
+# **Exercise 2** · medium · 10 minutes. Write a check. It gets the exact law of a decoder and the target's, and
+# returns `True` where the decoder is right. It must catch M7 and smaller mistakes, and pass every decoder whose
+# law is the target's. You choose what to compare, and how close is close enough.
 
 # %%
 def same_law(law, target_law):
@@ -314,13 +311,12 @@ exercises.check_right_law(same_law)
 #
 # The museum's own check compares this with 1e-9:
 
-# %%
+# %% jupyter={"outputs_hidden": true}
 show_source(museum.distance)
 
 # %% [markdown]
-# **Exercise 3** · medium · 15 minutes. Plan a sample size. `power` is a function from a number of samples to
-# the power there; it grows with the number. Return the smallest number whose power is at least `wanted`. It may
-# be in the millions, so do not try them one by one.
+# **Exercise 3** · medium · 15 minutes. Plan a sample size. `power(n)` is the power of n samples; it grows with
+# n. Return the smallest n whose power is at least `wanted`. It may be in the millions: do not try one by one.
 
 # %%
 def plan_samples(power, wanted):
@@ -338,15 +334,14 @@ exercises.check_plan(plan_samples)
 #
 # The solution, as the package has it:
 
-# %%
+# %% jupyter={"outputs_hidden": true}
 show_source(law_check.samples_needed)
 
 # %% [markdown]
 # ## Break it
 #
-# M19 forgets to roll back the **draft's** cache. The draft then reads a text that never was. Which moves, the
-# law or the acceptance? The toy remembers: each model has one row after an even sum of tokens, another after an
-# odd one.
+# M19 forgets to roll back the **draft's** cache, so the draft reads a text that never was. Which moves, the
+# law or the acceptance? The toy's models read all tokens: one row after an even sum, another after an odd one.
 
 # %%
 memory = museum.MISTAKES["M19"].example
@@ -382,12 +377,12 @@ same = museum.Example(museum.always(0.6, 0.4), museum.always(0.6, 0.4))
 print("seen by:", museum.seen_by("M1", same) or "no check")
 
 # %% [markdown]
-# Nothing is ever rejected there. A draft that is a copy of the target guards the caches, and never the
-# residual.
+# Nothing is ever rejected there. A test in which the target drafts for itself (chapter 05) guards the caches,
+# never the residual.
 #
 # ## Try it yourself
 #
-# Change the mistake and your pair. Can you find $p$ and $q$ where M7 hides, without $p = q$?
+# Change the mistake and your pair. Can you find $p$ and $q$ where M7 hides?
 
 # %%
 my_mistake, my_p, my_q = "M1", (0.5, 0.3, 0.2), (0.2, 0.5, 0.3)
@@ -398,15 +393,18 @@ print("distance at one token: ", round(museum.distance(mine, my_mistake, 1), 6))
 print("distance at two tokens:", round(museum.distance(mine, my_mistake, 2), 6))
 
 # %% [markdown]
+# <details><summary>Answer</summary>Where no draft is ever kept (p and q share no word), or where p has one
+# word: (1, 0).</details>
+#
 # ## What was shown, and what was not
 #
 # - Shown: on a toy pair and on the bundled pair (top-k 2, three tokens, γ = 2, one prompt, float64) the law of
-#   the real code is the target's, to rounding. With the planned number of real runs, M7
-#   failed and the right decoder passed.
+#   the real code is the target's, to rounding. With the planned number of runs, M7 failed and the right decoder
+#   passed.
 # - Not shown: long texts, other prompts, half precision. A walk covers the code that ran; a sampled test, what
 #   it had the power to see.
 #
-# The bets of all chapters, if you kept some:
+# The bets of all chapters:
 
 # %%
 bet_board()
@@ -422,8 +420,8 @@ bet_board()
 # fails a given wrong one.</details>
 # <details><summary>4. Why does the distance of a right decoder's sample exceed 0?</summary>Frequencies of finitely
 # many texts scatter; the null band says how far.</details>
-# <details><summary>5. Name a mistake that no law test sees.</summary>M19, for one: the draft's
-# cache is not rolled back.</details>
+# <details><summary>5. Name a mistake that no law test sees.</summary>M19: the draft's cache is not rolled
+# back.</details>
 #
 # ## Words of this chapter, and where to go next
 #
@@ -439,14 +437,13 @@ bet_board()
 # - [Leviathan, Kalman, Matias 2023](https://arxiv.org/abs/2211.17192), appendix A proves the law
 # - [Chen et al. 2023](https://arxiv.org/abs/2302.01318), theorem 1
 #
-# **Next:** chapter 07, which is being written, asks which $p$ and which $q$: temperature, top-k, top-p on either
-# side.
+# **Next:** chapter 07 (being written) asks which $p$ and which $q$: temperature, top-k, top-p on either side.
 
 # %% [markdown]
 # <details><summary><b>For the instructor</b></summary>
 #
-# - **Minutes:** 5 two texts, 10 walk, 15 the wall (each pair of learners guesses for one mistake), 10 samples,
-#   10 exercise 2, 5 break it.
+# - **Minutes:** 5 two texts, 10 walk, 15 the wall (each pair guesses for one mistake), 10 samples, 10 exercise 2,
+#   5 break it.
 # - **Where a room gets stuck:** "passed" read as "right". Ask for the power against M7 at one token.
 # - **Draw:** the tree of one round; add up the leaves that begin with 0.
 # - **Five-minute cut:** the two texts, the wall with *Try all*, the column *first token*.

@@ -8,6 +8,7 @@ from dataclasses import replace
 from specdec_core.lab.bets import Bet, keep_bet, read_bets, settle
 from specdec_core.widgets.picture import (
     BLUE,
+    GREEN,
     INK,
     LINE,
     MUTED,
@@ -61,7 +62,7 @@ def draw_bet(bet: Bet, guess: float | None, kept: bool) -> Picture:
     state = "✓ kept" if kept else "not kept yet"
     body += _guess(_x(bet, guess), y)
     body += svg_text(RIGHT + 24, y - 2, f"{guess:g} {bet.unit}", 13)
-    body += svg_text(RIGHT + 24, y + 16, state, 12, "#00694d" if kept else MUTED)
+    body += svg_text(RIGHT + 24, y + 16, state, 12, GREEN if kept else MUTED)
     sentence = f"{bet.question} You say {guess:g} {bet.unit} ({state.removeprefix('✓ ')})."
     return Picture(svg_frame(WIDTH, 100, body), sentence)
 

@@ -5,12 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 
-import torch
-from torch import Tensor
-
-from specdec_core.randomness import inverse_cdf, judge
 from specdec_core.trace import Round
+from specdec_core.widgets.coin_replay import LARGEST_COIN
 from specdec_core.widgets.picture import (
+    HALO,
     INK,
     LINE,
     MONOSPACE,
@@ -18,9 +16,12 @@ from specdec_core.widgets.picture import (
     PAPER,
     Picture,
     clickable,
+    draggable,
     html_table,
+    shorten,
     svg_frame,
     svg_text,
+    text_width,
 )
 from specdec_core.widgets.ribbon import ORIGINS
 
@@ -32,10 +33,7 @@ WIDEST_COLUMN = 142
 LAST_COLUMN = 148  # for the token after the drafts
 ROOMY = 94  # a column narrower than this has shorter labels
 MOST_DRAFTS = 8
-CHARACTER = 6.7  # width of one monospace character at 11 px
 GREY = "#757575"
-# Coins are set in steps of 0.001.
-LARGEST_COIN = 0.999
 
 # A mark and a word first, a colour last; the words of `Round.verdicts` are the keys.
 VERDICTS = {
@@ -71,6 +69,7 @@ def draw_coin_tape(
     favourites: Sequence[int] | None = None,
     last_coin: float | None = None,
     stop_tokens: Collection[int] = (),
+    coins: int = 0,
 ) -> Picture:
     """One round as a picture: what each coin decided, and where each token of the text came from.
 
@@ -78,6 +77,7 @@ def draw_coin_tape(
     text so far. favourites: the target's most likely token at each of the
     gamma + 1 positions. last_coin: the uniform that drew the last token, where it can be set.
     stop_tokens: ids known to end a text; another last token may have ended a stop string.
+    coins: how many drafts have a control for their coin; those past gamma are said to do nothing.
     """
     if round.gamma > MOST_DRAFTS:
         raise ValueError(f"A coin tape has {MOST_DRAFTS} drafts at most, not {round.gamma}.")
@@ -87,37 +87,22 @@ def draw_coin_tape(
     parts.append(svg_text(WIDTH - MARGIN, 24, hint, 11, MUTED, text_anchor="end"))
     parts += [_head(c) + _bar(c) + _verdict(c) for c in columns]
     parts += [_last(round, name, last_coin), _text(round, name, before, stop_tokens)]
-    return Picture(
-        svg_frame(WIDTH, HEIGHT, "".join(parts)),
-        _sentence(round, name, title, columns),
-        _table(round, name, columns),
-    )
+    sentence, idle = _sentence(round, name, title, columns), _idle(round.gamma, coins)
+    if idle:
+        parts.append(svg_text(WIDTH - MARGIN, 442, idle, 11, MUTED, text_anchor="end"))
+        sentence += f" {idle}."
+    svg = svg_frame(WIDTH, HEIGHT, "".join(parts))
+    return Picture(svg, sentence, _table(round, name, columns))
 
 
-def coin_shown(u: float, p: float, q: float) -> tuple[float, float]:
-    """The coin u of a draft as its control shows it, and as it is to be played.
-
-    Both are a coin of three digits where one near u leaves the verdict, else the second is u.
-    """
-    fell, *probs = (torch.tensor([x], dtype=torch.float64) for x in (u, p, q))
-    for candidate in (round(u, 3), round(u - 0.0005, 3), round(u + 0.0005, 3)):
-        same = judge(fell.new_tensor([candidate]), *probs) == judge(fell, *probs)
-        if 0 <= candidate <= LARGEST_COIN and same:
-            return candidate, candidate
-    return min(round(u, 3), LARGEST_COIN), u
-
-
-def last_coin_shown(token: int, row: Tensor) -> tuple[float, float]:
-    """A uniform by which `inverse_cdf` draws `token` from `row` [V], shown and to be played.
-
-    A rare token may have none of three digits; the second is then longer than the first.
-    """
-    edges = (row.cumsum(-1) / row.sum()).tolist()
-    middle = ((edges[token - 1] if token else 0.0) + edges[token]) / 2
-    for coin in (round(middle, 2), round(middle, 3), LARGEST_COIN):
-        if coin <= LARGEST_COIN and inverse_cdf(row, row.new_tensor(coin)) == token:
-            return coin, coin
-    return min(round(middle, 3), LARGEST_COIN), middle
+def _idle(gamma: int, coins: int) -> str:
+    """Says of the coins that have no draft to judge that they do nothing."""
+    if coins <= gamma:
+        return ""
+    if coins == gamma + 1:
+        return f"There is no draft {coins}: its coin does nothing"
+    which = " and " if coins == gamma + 2 else " to "
+    return f"There are no drafts {gamma + 1}{which}{coins}: their coins do nothing"
 
 
 def _step(gamma: int) -> float:
@@ -128,28 +113,18 @@ def _step(gamma: int) -> float:
 def _columns(
     round: Round, name: Callable[[int], str], favourites: Sequence[int] | None
 ) -> list[Column]:
-    step, columns = _step(round.gamma), []
+    step = _step(round.gamma)
     facts = round.drafted, round.target_prob, round.draft_prob, round.u, round.verdicts
-    for i, (token, p, q, u, verdict) in enumerate(zip(*facts, strict=True)):
-        favourite = None if favourites is None else name(favourites[i])
-        columns.append(
-            Column(
-                i + 1, LEFT + (i + 0.5) * step, step, name(token), p, q, u, min(1.0, p / q),
-                verdict, favourite,
-            )
-        )  # fmt: skip
-    return columns
-
-
-def _short(token: str, width: float) -> str:
-    """As much of a token as fits a column."""
-    most = int(width / CHARACTER)
-    return token if len(token) <= most else token[: max(most - 1, 1)] + "…"
+    return [
+        Column(i + 1, LEFT + (i + 0.5) * step, step, name(token), p, q, u, min(1.0, p / q), verdict,
+               None if favourites is None else name(favourites[i]))
+        for i, (token, p, q, u, verdict) in enumerate(zip(*facts, strict=True))
+    ]  # fmt: skip
 
 
 def _width_of(token: str) -> float:
     """Width of a chip that holds the whole token."""
-    return round(CHARACTER * len(token) + 16, 1)
+    return round(text_width(token) + 16, 1)
 
 
 def _words(x: float, y: float, words: str, fill: str = INK, size: int = 11, **attributes) -> str:
@@ -162,7 +137,7 @@ def _chip(x: float, y: float, width: float, token: str, ink: str, fill: str, das
     return (
         f'<rect x="{x:g}" y="{y:g}" width="{width:g}" height="24" rx="5" fill="{fill}" '
         f'stroke="{ink}"{dashed}/>'
-        + _words(round(x + width / 2, 1), y + 16, _short(token, width - 8), font_family=MONOSPACE)
+        + _words(round(x + width / 2, 1), y + 16, shorten(token, width - 8), font_family=MONOSPACE)
     )
 
 
@@ -206,8 +181,9 @@ def _head(c: Column) -> str:
         _words(x, 116, f"q {_digits(c.q)}", ink),
     ]  # fmt: skip
     if c.favourite is not None:
-        words = _short(f"p's top {c.favourite}", c.width - 4)
-        parts.append(_words(x, 131, words, MUTED))
+        whose = "top" if c.width < ROOMY else "p's top"
+        words = f"{whose} {c.favourite}"
+        parts.append(_words(x, 131, shorten(words, c.width - 8), MUTED))
     return "".join(parts)
 
 
@@ -217,30 +193,29 @@ def _bar(c: Column) -> str:
     box = f'<rect x="{left:g}" y="{TOP}" width="{BAR}" height="{BOTTOM - TOP}" fill="none" '
     if c.verdict not in ("accepted", "rejected"):
         return box + f'stroke="{GREY}" stroke-dasharray="3 3"/>' + _marker(c, GREY, "none")
-    edge, parts = _y(c.threshold), []
+    edge, inside = _y(c.threshold), round(c.threshold / 2, 3)
     keep = (
         f'<rect x="{left:g}" y="{edge:g}" width="{BAR}" height="{BOTTOM - edge:g}" '
         f'fill="{ORIGINS["draft"][3]}"/>'
     )
-    inside = round(c.threshold / 2, 3)
-    parts.append(
-        clickable(keep, f"let the coin of draft {c.number} keep it", **{f"u{c.number}": inside})
-        if inside > 0
-        else keep
-    )
+    parts = [_choice(c, keep, "keep", inside, inside > 0)]
     if edge > TOP:
-        lose = _striped(left, TOP, edge)
         outside = min(round((1 + c.threshold) / 2, 3), LARGEST_COIN)
-        label = f"let the coin of draft {c.number} reject it"
-        parts.append(
-            clickable(lose, label, **{f"u{c.number}": outside}) if outside > c.threshold else lose
-        )
+        lose = _striped(left, TOP, edge)
+        parts.append(_choice(c, lose, "reject", outside, outside > c.threshold))
     parts.append(box + f'stroke="{INK}"/>')
     parts.append(
         f'<path d="M{left - 5:g} {edge:g}H{left + BAR:g}" stroke="{INK}" stroke-width="2"/>'
-        + svg_text(left - 7, max(edge + 4, TOP + 4), _two(c.threshold), 11, text_anchor="end")
     )
+    label = {"text_anchor": "end", **HALO}
+    parts.append(svg_text(left - 7, max(edge + 4, TOP + 4), _two(c.threshold), 11, **label))
     return "".join(parts) + _marker(c, INK, INK)
+
+
+def _choice(c: Column, shape: str, fate: str, coin: float, possible: bool) -> str:
+    """A part of the bar; a click sets a coin that falls there, if there is one."""
+    label = f"let the coin of draft {c.number} {fate} it"
+    return clickable(shape, label, **{f"u{c.number}": coin}) if possible else shape
 
 
 def _two(value: float) -> str:
@@ -268,11 +243,11 @@ def _marker(c: Column, ink: str, fill: str) -> str:
     body = (
         f'<path d="M{x - BAR:g} {y:g}H{x:g}" stroke="{ink}" stroke-dasharray="4 2"/>'
         f'<path d="M{x - 2:g} {y:g}l9 -6v12z" fill="{fill}" stroke="{ink}"/>'
-        + svg_text(x + 9, y + 4, words, 11, INK if fill != "none" else MUTED)
+        + svg_text(x + 9, y + 4, words, 11, INK if fill != "none" else MUTED, **HALO)
     )
     area = f'<rect x="{x - 4:g}" y="{y - 12:g}" width="38" height="24" fill="#ffffff00"/>'
-    ends = f'data-y="{BOTTOM},{TOP}" data-value="0,{LARGEST_COIN}"'
-    return f'<g data-drag="u{c.number}" {ends}>{body}{area}</g>'
+    label, name = f"coin u of draft {c.number}, on its bar", f"u{c.number}"
+    return draggable(body + area, label, name, c.u, (BOTTOM, TOP), (0, LARGEST_COIN))
 
 
 def _verdict(c: Column) -> str:
@@ -334,7 +309,8 @@ def _text(
     ]
     x = float(MARGIN)
     if before:
-        words = "… " + before[-80:]
+        # What is too long loses its beginning.
+        words = shorten(f"… {before}"[::-1], WIDTH - 2 * MARGIN - 64)[::-1]
         parts.append(svg_text(MARGIN + 64, 384, words, 11, MUTED, font_family=MONOSPACE))
     most = (WIDTH - 2 * MARGIN - 130) / len(round.emitted) - 4
     for token, origin in zip(round.emitted, round.origins, strict=True):

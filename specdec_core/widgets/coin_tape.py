@@ -11,24 +11,27 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
+from functools import cache
 
 import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
-from specdec_core.decode import speculative_rounds
-from specdec_core.drafters import Drafter, TableDrafter
-from specdec_core.models import LanguageModel, TableModel
-from specdec_core.randomness import Scripted, inverse_cdf, judge, upload
+from specdec_core.drafters import Drafter
+from specdec_core.models import LanguageModel
+from specdec_core.randomness import Scripted, judge, upload
 from specdec_core.sampling import Sampling
 from specdec_core.text import Ending
 from specdec_core.trace import Round, Trace, coins_for
-from specdec_core.verify import emit
-from specdec_core.widgets.coin_picture import (
+from specdec_core.widgets.coin_picture import draw_coin_tape
+from specdec_core.widgets.coin_replay import (
     LARGEST_COIN,
+    MOST_ROOM,
+    Rows,
+    checked,
     coin_shown,
-    draw_coin_tape,
+    float64,
     last_coin_shown,
 )
 from specdec_core.widgets.picture import Picture, visible
@@ -39,7 +42,6 @@ Decode = Callable[[Sequence[int]], str]
 # Stands for the token that would be drawn where no model is at hand to draw it.
 NOT_DRAWN = -1
 MOST_BY_HAND = 6
-MOST_ROOM = 10_000
 NOT_THIS_RUN = (
     "These are not the models or the sampling of this run: give target, drafter, sampling and "
     "draft_sampling as the run had them."
@@ -55,70 +57,6 @@ local.reduce = (state, changes) => {
   return next;
 };
 """
-
-
-class Coins(Scripted):
-    """Drafts and coins written down; the token after them by inverse CDF from the uniform `last`.
-
-    last_row: what that token was drawn from, [V], once it was drawn.
-    """
-
-    def __init__(self, drafted: Sequence[int], coins: Sequence[float], last: float) -> None:
-        super().__init__(drafted, coins)
-        self._drafts_left = len(drafted)
-        self._last = _float64(_checked(last, "v"))
-        self.last_row: Tensor | None = None
-
-    def categorical(self, probs: Tensor) -> Tensor:
-        if self._drafts_left:
-            self._drafts_left -= 1
-            return super().categorical(probs)
-        self.last_row = probs
-        return inverse_cdf(probs, self._last)
-
-
-@dataclass(frozen=True)
-class Rows:
-    """The rows of one round, p [gamma + 1, V] and q [gamma, V], its drafts, and where it ends.
-
-    room: tokens that may still be written.
-    """
-
-    p: Tensor
-    q: Tensor
-    drafted: tuple[int, ...]
-    stop_tokens: frozenset[int] = frozenset()
-    room: int = MOST_ROOM
-
-    def play(self, coins: Sequence[float], last: float) -> Round:
-        """The round that the core's loop makes of these coins."""
-        gamma, vocab = len(self.drafted), self.p.shape[-1]
-        rounds = speculative_rounds(
-            TableModel(lambda prefix: self.p[len(prefix) - 1], vocab),
-            TableDrafter(lambda prefix: self.q[len(prefix) - 1], vocab),
-            [0], gamma=gamma, max_new_tokens=self.room, stop_tokens=self.stop_tokens,
-            randomness=Coins(self.drafted, coins, last),
-        )  # fmt: skip
-        return next(rounds)
-
-    def after(self, accepted: int) -> Tensor:
-        """What the token after `accepted` kept drafts is drawn from, [V], not normalised."""
-        q, randomness = pad(self.q, (0, 0, 0, 1)), Coins((), (), 0.5)
-        emit(self.p[accepted], q[accepted], randomness)
-        return randomness.last_row
-
-    def are_of(self, round: Round, tolerance: float) -> bool:
-        """Whether a recorded round could come from these rows."""
-        p, q = ([row[t].item() for row, t in zip(rows, self.drafted, strict=False)]
-                for rows in (self.p, self.q))  # fmt: skip
-        here, there = _float64([*p, *q]), _float64([*round.target_prob, *round.draft_prob])
-        close = torch.allclose(here, there, rtol=0, atol=tolerance)
-        return close and self.p[round.accepted, round.token].item() > 0
-
-    @property
-    def favourites(self) -> list[int]:
-        """The target's most likely token at each position."""
-        return self.p.argmax(-1).tolist()
 
 
 class CoinTape(Stage):
@@ -209,14 +147,14 @@ def coin_tape_by_hand(
 
 def view_by_hand(p: str, q: str, drafted: str, v: float, **u: float) -> Picture:
     """The picture of `coin_tape_by_hand`; ValueError where the numbers make no round."""
-    target, draft = (_float64(floats(row)) for row in read_pair(p, q, len(LETTERS)))
+    target, draft = (float64(floats(row)) for row in read_pair(p, q, len(LETTERS)))
     tokens = _letters(drafted, draft)
     gamma = len(tokens)
     rows = Rows(target.expand(gamma + 1, -1), draft.expand(gamma, -1), tokens)
     played = rows.play(_coins(u, gamma), v)
     return draw_coin_tape(
         played, lambda token: LETTERS[token], "One round on your numbers",
-        favourites=rows.favourites, last_coin=v,
+        favourites=rows.favourites, last_coin=v, coins=len(u),
     )  # fmt: skip
 
 
@@ -231,8 +169,10 @@ class _Recorded:
     sampling: Sampling
     draft_sampling: Sampling
     stop_tokens: frozenset[int]
-    _rows: dict[int, Rows] = field(default_factory=dict)
-    _fell: dict[int, dict[str, tuple[float, float]]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        # The models read each round once.
+        self.rows, self.fell = cache(self._rows), cache(self._fell)
 
     @property
     def live(self) -> bool:
@@ -249,56 +189,50 @@ class _Recorded:
             raise ValueError(f"This run has rounds 1 to {len(self.trace.rounds)}, no {number}.")
         return self.trace.rounds[number - 1]
 
-    def before(self, number: int) -> list[int]:
-        """What the run had written when the round began."""
-        return [token for r in self.trace.rounds[: number - 1] for token in r.emitted]
+    def text(self, number: int) -> list[int]:
+        """Prompt and emitted tokens when the round began."""
+        emitted = (token for r in self.trace.rounds[: number - 1] for token in r.emitted)
+        return [*self.trace.prompt, *emitted]
 
     def room(self, number: int) -> int:
         """Tokens that could still be written when the round began, where that is known."""
         if self.trace.rounds[-1].finish_reason != "length":
             return MOST_ROOM
-        return len(self.trace.tokens) - len(self.before(number))
+        return len(self.trace.prompt) + len(self.trace.tokens) - len(self.text(number))
 
-    def fell(self, number: int) -> dict[str, tuple[float, float]]:
+    def _fell(self, number: int) -> dict[str, tuple[float, float]]:
         """Each coin of a round: as its control shows it, and as it is played while left there."""
-        if number not in self._fell:
-            round = self.recorded(number)
-            u = coins_for(round) if round.u is None else round.u
-            facts = zip(u, round.target_prob, round.draft_prob, strict=True)
-            coins = {f"u{i}": coin_shown(*fact) for i, fact in enumerate(facts, start=1)}
-            if self.live:
-                row = self.rows(number).after(round.accepted)
-                coins["v"] = last_coin_shown(round.token, row)
-            self._fell[number] = coins
-        return self._fell[number]
+        round = self.recorded(number)
+        u = coins_for(round) if round.u is None else round.u
+        facts = zip(u, round.target_prob, round.draft_prob, strict=True)
+        coins = {f"u{i}": coin_shown(*fact) for i, fact in enumerate(facts, start=1)}
+        if self.live:
+            row = self.rows(number).after(round.accepted)
+            coins["v"] = last_coin_shown(round.token, row)
+        return coins
 
     def starts(self, number: int) -> dict[str, float]:
         """The coins of a round as its controls show them first."""
         return {name: shown for name, (shown, _) in self.fell(number).items()}
 
-    def rows(self, number: int) -> Rows:
-        """p and q of a round, computed once; ValueError where they are not the recorded ones."""
-        if number not in self._rows:
-            round = self.recorded(number)
-            try:
-                p, q, tolerance = self._forwards(number)
-                rows = Rows(
-                    p.double().cpu(), q.double().cpu(), round.drafted, self.stop_tokens,
-                    self.room(number),
-                )  # fmt: skip
-                same = rows.are_of(round, tolerance)
-            except (ValueError, IndexError) as error:
-                raise ValueError(NOT_THIS_RUN) from error
-            if not same:
-                raise ValueError(NOT_THIS_RUN)
-            self._rows[number] = rows
-        return self._rows[number]
+    def _rows(self, number: int) -> Rows:
+        """p and q of a round; ValueError where they are not the recorded ones."""
+        round = self.recorded(number)
+        try:
+            p, q, tolerance = self._forwards(number)
+            ends = self.stop_tokens, self.room(number)
+            rows = Rows(p.double().cpu(), q.double().cpu(), round.drafted, *ends)
+            same = rows.are_of(round, tolerance)
+        except (ValueError, IndexError) as error:
+            raise ValueError(NOT_THIS_RUN) from error
+        if not same:
+            raise ValueError(NOT_THIS_RUN)
+        return rows
 
     def _forwards(self, number: int) -> tuple[Tensor, Tensor, float]:
         """The draft of a round again, then one target forward: p [gamma + 1, V], q [gamma, V],
         and how far they may be from the recorded ones."""
-        drafted = self.recorded(number).drafted
-        text = [*self.trace.prompt, *self.before(number)]
+        drafted, text = self.recorded(number).drafted, self.text(number)
         self.drafter.rollback(0)
         self.target.rollback(0)
         try:
@@ -317,8 +251,8 @@ class _Recorded:
     def judged_again(self, number: int, coins: Sequence[float]) -> Round:
         """The round with other coins, where no models are at hand: the verdict from p and q."""
         recorded = self.recorded(number)
-        p, q = (_float64(x) for x in (recorded.target_prob, recorded.draft_prob))
-        accepted = int(judge(_float64(coins), p, q))
+        p, q = (float64(x) for x in (recorded.target_prob, recorded.draft_prob))
+        accepted = int(judge(float64(coins), p, q))
         token = recorded.token if accepted == recorded.accepted else NOT_DRAWN
         ending = Ending(self.room(number), self.stop_tokens, None)
         emitted = ending.keep([*recorded.drafted[:accepted], token])
@@ -348,12 +282,11 @@ class _Recorded:
             played = self.played(round, us, coins.get("v", v))
         outcomes = {(r.accepted, r.token, r.emitted, r.finish_reason) for r in (played, recorded)}
         how = "as it ran" if len(outcomes) == 1 else "with other coins"
-        text = [*self.trace.prompt, *self.before(round)]
         return draw_coin_tape(
             played, self.name, f"Round {round} of {len(self.trace.rounds)}, {how}",
-            before=self.decode(text[-12:]).replace("\n", "⏎"),
+            before=self.decode(self.text(round)[-12:]),
             favourites=self.rows(round).favourites if self.live else None,
-            last_coin=coins.get("v"), stop_tokens=self.stop_tokens,
+            last_coin=coins.get("v"), stop_tokens=self.stop_tokens, coins=len(u),
         )  # fmt: skip
 
 
@@ -362,10 +295,6 @@ def _inferred_stops(trace: Trace, decode: Decode) -> frozenset[int]:
     token = trace.tokens[-1]
     stopped = trace.rounds[-1].finish_reason == "stop"
     return frozenset([token] if stopped and not decode([token]) else ())
-
-
-def _float64(values: float | Sequence[float]) -> Tensor:
-    return torch.tensor(values, dtype=torch.float64)
 
 
 def _count(most: int) -> range:
@@ -379,15 +308,9 @@ def _sliders(most: int) -> list[Control]:
     return [slider(name, label, 0, LARGEST_COIN, 0.001) for name, label in labels.items()]
 
 
-def _checked(coin: float, what: str) -> float:
-    if not 0 <= coin < 1:
-        raise ValueError(f"The coin {what} must lie from 0 to below 1, not {coin:g}.")
-    return float(coin)
-
-
 def _coins(u: Mapping[str, float], gamma: int) -> list[float]:
     """The coins of the first `gamma` positions; ValueError for one outside [0, 1)."""
-    return [_checked(u[f"u{i}"], f"u of draft {i}") for i in _count(gamma)]
+    return [checked(u[f"u{i}"], f"u of draft {i}") for i in _count(gamma)]
 
 
 def _letters(words: str, q: Tensor) -> tuple[int, ...]:

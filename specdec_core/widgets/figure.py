@@ -15,11 +15,15 @@ import plotly.graph_objects as go
 from IPython.display import display
 
 from specdec_core.widgets.picture import (
+    BLUE,
+    GREEN,
+    HALO,
     INK,
     LINE,
     MUTED,
     PAPER,
     SANS,
+    VERMILION,
     Picture,
     html_table,
     svg_frame,
@@ -30,18 +34,15 @@ WIDTH, HEIGHT = 760, 380
 LEFT, RIGHT, TOP, BOTTOM = 74, 176, 52, 56
 LABEL_STEP = 17  # least distance of two labels at the ends of lines
 
-# On a halo of paper, so that a grid line behind a label does not strike it through.
-END_LABEL = {
-    "font_weight": "bold", "stroke": PAPER, "stroke_width": 3, "paint_order": "stroke",
-}  # fmt: skip
+END_LABEL = {"font_weight": "bold", **HALO}
 
 Series = Mapping[str, Sequence[tuple[float, float]]]
 
 # Told apart by mark and dash first, by colour (Okabe-Ito) last: plotly's names, then SVG's dashes.
 STYLES = (
-    ("circle", "solid", "none", "#0072b2"),
-    ("square", "dash", "9 4", "#b34700"),
-    ("triangle-up", "dot", "2 4", "#00694d"),
+    ("circle", "solid", "none", BLUE),
+    ("square", "dash", "9 4", VERMILION),
+    ("triangle-up", "dot", "2 4", GREEN),
     ("diamond", "dashdot", "9 4 2 4", "#7a4a6a"),
 )
 

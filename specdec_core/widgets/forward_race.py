@@ -18,6 +18,7 @@ from specdec_core.widgets.picture import (
     Picture,
     clickable,
     html_table,
+    shorten,
     svg_frame,
     svg_text,
     visible,
@@ -28,7 +29,7 @@ WIDTH, HEIGHT = 760, 268
 LEFT, TRACK = 16, 728
 ALONE, TOGETHER = (VERMILION, PALE_VERMILION), (BLUE, PALE_BLUE)
 BAR, TOP, STEP = 34, 58, 84
-MOST, LONGEST = 12, 7  # tokens on the track, and characters of each, that there is room for
+MOST = 12  # tokens on the track
 
 Times = Mapping[int, float]
 
@@ -106,8 +107,8 @@ def _alone(width: float, tokens: Sequence[str], n: int) -> str:
             f'fill="{fill}" stroke="{ink}"{dash}/>'
         )
         words = svg_text(
-            x + width / 2 - 1, TOP + 22, _short(token), 11, INK if read else MUTED,
-            text_anchor="middle", font_family=MONOSPACE,
+            round(x + width / 2 - 1, 1), TOP + 22, shorten(visible(token), width - 8), 11,
+            INK if read else MUTED, text_anchor="middle", font_family=MONOSPACE,
         )  # fmt: skip
         name = f"read {k} {'token' if k == 1 else 'tokens'}"
         parts.append(clickable(block + words, name, n=k))
@@ -125,7 +126,8 @@ def _together(width: float, tokens: Sequence[str], n: int) -> str:
     for k in range(1, n):
         x = round(LEFT + k * (width - 2) / n, 1)
         parts.append(f'<path d="M{x:g} {y + 5}V{y + BAR - 5}" stroke="{ink}"/>')
-    words = " ".join(_short(token) for token in tokens[:n])
+    # The words of all tokens fit one line.
+    words = " ".join(shorten(visible(token), TRACK / len(tokens) - 8) for token in tokens[:n])
     parts.append(svg_text(LEFT, y + BAR + 16, words, 11, font_family=MONOSPACE))
     return "".join(parts)
 
@@ -141,8 +143,3 @@ def _axis(scale: float) -> str:
         name, anchor = f"{i * step:.4g}" if i else "0 ms", "middle" if i else "start"
         parts.append(svg_text(x, y + 20, name, 11, MUTED, text_anchor=anchor))
     return "".join(parts)
-
-
-def _short(token: str) -> str:
-    shown = visible(token)
-    return shown if len(shown) <= LONGEST else f"{shown[: LONGEST - 1]}…"

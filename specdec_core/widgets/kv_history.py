@@ -5,14 +5,24 @@ from __future__ import annotations
 import math
 
 from specdec_core.lab.ledger import Moment
-from specdec_core.widgets.picture import INK, LINE, MUTED, PAPER, clickable, svg_text
+from specdec_core.widgets.picture import (
+    BLUE,
+    INK,
+    LINE,
+    MUTED,
+    PALE_BLUE,
+    PALE_GREY,
+    PAPER,
+    VERMILION,
+    clickable,
+    svg_text,
+)
 
 # A logit difference below this is rounding, in float64 and in float32.
 ROUNDING = 1e-3
 LEFT, MARGIN, RIGHT, HEIGHT = 176, 12, 748, 200
 LINE_STEP, PANEL = 17, 112  # from a line of numbers to the next; where the differences begin
-WRONG = "#b34700"
-SIDES = {"target": (-4, "#0072b2"), "draft": (4, "#7a5200")}  # how far aside, which colour
+SIDES = {"target": (-4, BLUE), "draft": (4, "#7a5200")}  # how far aside, which colour
 LABELS = (
     "round", "drafts kept", "target rows held", "· wrong or lost", "draft rows held",
     "· wrong or lost",
@@ -39,7 +49,7 @@ def draw_history(at: Moment, top: float) -> str:
 def _head(x: float, top: float, width: float, number: str, now: bool) -> str:
     return (
         f'<rect x="{x - width / 2 + 1:g}" y="{top - 6:g}" width="{width - 2:g}" height="19" '
-        f'rx="4" fill="{"#e5f1f8" if now else PAPER}" stroke="{"#0072b2" if now else LINE}"/>'
+        f'rx="4" fill="{PALE_BLUE if now else PAPER}" stroke="{BLUE if now else LINE}"/>'
         + svg_text(
             x, top + 8, number, 11, text_anchor="middle", font_weight="bold" if now else "normal"
         )
@@ -61,7 +71,7 @@ def _column(end: Moment, x: float, top: float) -> str:
                 top + 8 + LINE_STEP * i,
                 words,
                 11,
-                WRONG if bad else INK,
+                VERMILION if bad else INK,
                 text_anchor="middle",
                 font_weight="bold" if bad else "normal",
             )
@@ -102,7 +112,7 @@ def _axis(panel: float, right: float) -> str:
         svg_text(MARGIN, panel + 12, "largest |logit −", 11),
         svg_text(MARGIN, panel + 26, "logit without cache|", 11),
         f'<rect x="{LEFT}" y="{panel + 60:g}" width="{right - LEFT:g}" height="20" '
-        'fill="#f0f0f0"/>',
+        f'fill="{PALE_GREY}"/>',
         svg_text(LEFT - 6, panel + 74, "rounding only", 11, MUTED, text_anchor="end"),
     ]
     for x, (side, (_, colour)) in zip((MARGIN, MARGIN + 58), SIDES.items(), strict=True):

@@ -17,22 +17,31 @@ from specdec_core.pairs import Pair
 from specdec_core.widgets.kv_history import HEIGHT as HISTORY_HEIGHT
 from specdec_core.widgets.kv_history import ROUNDING, draw_history
 from specdec_core.widgets.picture import (
+    BLUE,
+    GREEN,
     INK,
     LINE,
     MONOSPACE,
     MUTED,
+    PALE_BLUE,
+    PALE_GREEN,
+    PALE_GREY,
+    PALE_VERMILION,
     PAPER,
+    VERMILION,
     Picture,
     clickable,
     html_table,
+    shorten,
     svg_frame,
     svg_text,
+    text_width,
     visible,
 )
 from specdec_core.widgets.stage import Stage, select, stepper, text
 
 WIDTH, MARGIN, CELLS, SUMMARY = 760, 12, 122, 76
-CHARACTER, GAP = 6.7, 3  # width of one monospace character at 11 px; between two cells
+GAP, LONGEST = 3, 150  # between two cells; width of a token
 CELL_HEIGHT, LANE_STEP, LANES = 38, 48, 102
 HISTORY = LANES + 16 + 3 * LANE_STEP + 14
 MOST_TOKENS = 24
@@ -49,16 +58,16 @@ FAULTS = {
 
 # Mark, word, ink, fill, dash: a mark and a word first, a colour (Okabe-Ito) last.
 STATES = {
-    "committed": ("✓", "committed", "#0072b2", "#e5f1f8", ""),
-    "newest": ("◆", "newest token", "#00694d", "#e2f4ee", ""),
+    "committed": ("✓", "committed", BLUE, PALE_BLUE, ""),
+    "newest": ("◆", "newest token", GREEN, PALE_GREEN, ""),
     "speculative": ("?", "speculative", "#7a5200", "#fdf3d8", "4 2"),
     "missing": ("○", "not fed yet", MUTED, PAPER, "1 3"),
     "rejected": ("✗", "rejected", MUTED, PAPER, "2 3"),
     "not judged": ("–", "not judged", MUTED, PAPER, "2 3"),
     "past the end": ("■", "past the end", MUTED, PAPER, "2 3"),
-    "stale": ("!", "stale: not in the text, still read", "#b34700", "#fdeee2", ""),
+    "stale": ("!", "stale: not in the text, still read", VERMILION, PALE_VERMILION, ""),
     "out of place": ("↔", "out of place", "#8a2f6b", "#f9e8f2", ""),
-    "lost": ("∅", "lost: no row, never fed again", "#b34700", PAPER, "4 2"),
+    "lost": ("∅", "lost: no row, never fed again", VERMILION, PAPER, "4 2"),
 }
 HEAVY = ("newest", "stale", "out of place", "lost")
 # How a drafted token looks in the text, and its row where that was cut off, by the verdict.
@@ -176,12 +185,17 @@ def _box(x: float, y: float, width: float, height: float, state: str) -> str:
     )
 
 
+def _words(cell: Cell) -> str:
+    """The token of a cell, as much of it as is drawn."""
+    return shorten(cell.text, LONGEST)
+
+
 def _cell(x: float, y: float, width: float, cell: Cell) -> str:
     mark, _, ink, *_ = STATES[cell.state]
     return (
         _box(x, y, width, CELL_HEIGHT, cell.state)
         + svg_text(x + 5, y + 15, mark, 12, ink, font_weight="bold")
-        + svg_text(x + 5, y + 31, cell.text, 11, font_family=MONOSPACE)
+        + svg_text(x + 5, y + 31, _words(cell), 11, font_family=MONOSPACE)
     )
 
 
@@ -206,7 +220,7 @@ def _phases(at: Moment) -> str:
         x, now = CELLS + 28 + 122 * i, i == at.phase
         chip = (
             f'<rect x="{x}" y="60" width="112" height="26" rx="13" '
-            f'fill="{"#e5f1f8" if now else PAPER}" stroke="{"#0072b2" if now else MUTED}" '
+            f'fill="{PALE_BLUE if now else PAPER}" stroke="{BLUE if now else MUTED}" '
             f'stroke-width="{2 if now else 1}"/>'
         ) + svg_text(
             x + 56, 77, f"{'▶ ' if now else ''}{i + 1} {phase}", 12, text_anchor="middle",
@@ -228,8 +242,8 @@ def _columns(at: Moment, decode: Decode) -> tuple[dict[int, tuple[float, float]]
     room = WIDTH - MARGIN - CELLS - (SUMMARY + GAP) * (1 + over)
     widths: list[float] = []
     for column in reversed(range(end)):
-        widest = max(len(cells[column].text) for cells in lanes if len(cells) > column)
-        width = round(CHARACTER * max(widest, 2) + 10, 1)
+        words = [_words(cells[column]) for cells in lanes if len(cells) > column]
+        width = round(max(map(text_width, [*words, "--"])) + 10, 1)
         if sum(widths) + GAP * len(widths) + width > room:
             break
         widths.append(width)
@@ -284,7 +298,7 @@ def _summary(x: float, y: float, words: str, cells: list[Cell]) -> str:
     counts = " ".join(f"{STATES[s][0]}{states.count(s)}" for s in STATES if s in states)
     return (
         f'<rect x="{x:g}" y="{y:g}" width="{SUMMARY}" height="{CELL_HEIGHT}" rx="4" '
-        f'fill="#f4f4f4" stroke="{LINE}"/>'
+        f'fill="{PALE_GREY}" stroke="{LINE}"/>'
         + svg_text(x + 6, y + 15, words, 11, MUTED)
         + svg_text(x + 6, y + 31, counts, 11, INK, font_weight="bold")
     )

@@ -76,11 +76,14 @@ function column(i, p, q, law, put) {
   put(`room${i}`, block(kept, p[i]));
   put(`same${i}`, block(0, kept));
   put(`drawn${i}`, block(kept, out));
+  const grip = (side, value) => put(`grip-${side}${i}`, {
+    transform: `translate(0,${at(level(value))})`, "data-now": String(Number(figure(value))),
+  });
   put(`up${i}`, { d: arrow(left + bar / 2, q[i] - kept, level(q[i]), G.pipe) });
   put(`down${i}`, { d: arrow(right + bar / 2, law.drawn[i], G.pipe, level(out)) });
   put(`line${i}`, { d: `M${at(left - 3)} ${at(level(p[i]))}H${at(right + bar + 3)}` });
-  put(`grip-q${i}`, { transform: `translate(0,${at(level(q[i]))})` });
-  put(`grip-p${i}`, { transform: `translate(0,${at(level(p[i]))})` });
+  grip("q", q[i]);
+  grip("p", p[i]);
   put(`say-q${i}`, {}, `q ${figure(q[i])}`);
   put(`say-p${i}`, {}, `p ${figure(p[i])}`);
   put(`say-out${i}`, {}, `out ${figure(out)}`);

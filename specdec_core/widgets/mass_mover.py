@@ -30,7 +30,9 @@ from specdec_core.widgets.picture import (
     PAPER,
     VERMILION,
     Picture,
+    draggable,
     html_table,
+    shorten,
     svg_frame,
     svg_text,
     visible,
@@ -253,36 +255,35 @@ def _column(
             stroke=INK, stroke_width=2.5,
         ),
         f'<path d="M{_at(middle - cell / 2)} {base}H{_at(middle + cell / 2)}" stroke="{INK}"/>',
-        _grip("q", i, left - LAYOUT["grip"] - 2, q),
-        _grip("p", i, right + bar + 3, p),
+        _grip("q", i, left - LAYOUT["grip"] - 2, name, q),
+        _grip("p", i, right + bar + 3, name, p),
     ]  # fmt: skip
     return "".join(shapes) + _numbers(i, middle, cell, name, p, q, kept + drawn)
 
 
-def _grip(side: str, i: int, x: float, value: float) -> str:
+def _grip(side: str, i: int, x: float, name: str, value: float) -> str:
     """The handle that sets p or q of one token."""
-    base, top = LAYOUT["base"], _level(1)
     ink = SURPLUS if side == "q" else INK
-    return (
-        f'<g data-part="grip-{side}{i}" transform="translate(0,{_at(_level(value))})" '
-        f'data-drag="{side}{i}" data-y="{base},{top:g}" data-value="0,1">'
+    body = (
         f'<rect x="{_at(x)}" y="-10" width="18" height="20" rx="5" fill="{PAPER}" '
         f'stroke="{ink}" stroke-width="1.5"/>'
         + svg_text(x + 9, 4, side, 12, ink, text_anchor="middle", font_weight="bold")
-        + "</g>"
     )
+    return draggable(
+        body, f"{side} of {name}", f"{side}{i}", float(_number(value)),
+        (LAYOUT["base"], _level(1)), data_part=f"grip-{side}{i}",
+        transform=f"translate(0,{_at(_level(value))})",
+    )  # fmt: skip
 
 
 def _numbers(i: int, x: float, cell: float, name: str, p: float, q: float, out: float) -> str:
     """The word under its bars, and its numbers."""
-    room = int(cell / 7.3)
-    short = name if len(name) <= room else name[: room - 1] + "…"
     y = LAYOUT["base"]
     middle = {"text_anchor": "middle"}
     word = {"font_family": MONOSPACE, "font_weight": "bold", "data_word": escape(name, quote=True)}
     mark, ink = _mark(out - p)
     return (
-        svg_text(x, y + 20, short, 12, **middle, **word)
+        svg_text(x, y + 20, shorten(name, cell - 4, 12), 12, **middle, **word)
         + svg_text(x, y + 38, f"q {_number(q)}", 12, SURPLUS, **middle, data_part=f"say-q{i}")
         + svg_text(x, y + 54, f"p {_number(p)}", 12, **middle, data_part=f"say-p{i}")
         + svg_text(x, y + 70, f"out {_number(out)}", 12, **middle, data_part=f"say-out{i}")

@@ -16,6 +16,8 @@ from specdec_core.widgets.picture import (
     INK,
     LINE,
     MUTED,
+    PALE_BLUE,
+    PALE_GREY,
     PAPER,
     VERMILION,
     Picture,
@@ -135,7 +137,7 @@ def _panel(chosen: str, found: Finding | None, toy: str) -> str:
     mistake = MISTAKES[chosen]
     parts = [
         f'<rect x="{MARGIN}" y="{MARGIN}" width="{WIDTH - 2 * MARGIN}" height="{PANEL - 14}" '
-        f'rx="6" fill="#f7f7f7" stroke="{LINE}"/>',
+        f'rx="6" fill="{PALE_GREY}" stroke="{LINE}"/>',
         svg_text(20, 32, f"{chosen} · {mistake.title}", 14, font_weight="bold"),
     ]
     y = 54.0
@@ -221,7 +223,7 @@ def _row(index: int, id: str, chosen: bool, done: Sequence[str]) -> str:
     """One mistake of the wall; what has not been tried offers to run the checks."""
     y = PANEL + HEAD + ROW * index - 8
     mistake = MISTAKES[id]
-    fill = "#e5f1f8" if chosen else PAPER
+    fill = PALE_BLUE if chosen else PAPER
     name = (
         f'<rect x="{MARGIN}" y="{y}" width="{GRID_X - MARGIN}" height="{ROW}" fill="{fill}" '
         f'stroke="{LINE}"/>'

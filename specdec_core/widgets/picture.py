@@ -3,25 +3,33 @@
 from __future__ import annotations
 
 import base64
+from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
+from itertools import accumulate
+from unicodedata import combining, east_asian_width
 from urllib.parse import urlencode
 
 # Foreground and background are set together, so a picture reads the same on any theme.
 INK, PAPER, MUTED, LINE = "#1a1a1a", "#ffffff", "#4d4d4d", "#c8c8c8"
 # Okabe-Ito, darkened where text is set in them, and pale fills to go behind them.
 BLUE, VERMILION, GREEN = "#0072b2", "#b34700", "#00694d"
-PALE_BLUE, PALE_VERMILION = "#e5f1f8", "#fdeee2"
+PALE_BLUE, PALE_VERMILION, PALE_GREEN = "#e5f1f8", "#fdeee2", "#e2f4ee"
+PALE_GREY = "#f0f0f0"
 MONOSPACE = "DejaVu Sans Mono, Menlo, Consolas, monospace"
 SANS = "DejaVu Sans, Helvetica, Arial, sans-serif"
+EM = 0.61  # width of a monospace character at 1 px, rounded up
 
+# Under a word, so that no line behind it strikes it through.
+HALO = {"stroke": PAPER, "stroke_width": 3, "paint_order": "stroke"}
 
-# Spaces and breaks as marks, other control characters as their pictures, and what no XML may hold
-# as the mark of a character that cannot be shown.
-MARKS = {code: 0x2400 + code for code in range(0x20)} | {0x7F: 0x2421}
-MARKS |= {ord(" "): "␣", ord("\n"): "⏎", ord("\t"): "⇥"}
-MARKS |= dict.fromkeys([*range(0xD800, 0xE000), 0xFFFE, 0xFFFF], "\ufffd")
+# Breaks as marks, other control characters as their pictures, and what no XML may hold as the mark
+# of a character that cannot be shown.
+UNPRINTABLE = {code: 0x2400 + code for code in range(0x20)} | {0x7F: 0x2421}
+UNPRINTABLE |= {ord("\n"): "⏎", ord("\t"): "⇥"}
+UNPRINTABLE |= dict.fromkeys([*range(0xD800, 0xE000), 0xFFFE, 0xFFFF], "\ufffd")
+MARKS = UNPRINTABLE | {ord(" "): "␣"}
 
 
 def visible(text: str) -> str:
@@ -29,12 +37,36 @@ def visible(text: str) -> str:
     return text.translate(MARKS)
 
 
+def text_width(text: str, size: int = 11) -> float:
+    """Width of `text` in the monospace face; East Asian characters and emoji are two wide."""
+    return EM * size * sum(map(_columns, text))
+
+
+def shorten(text: str, width: float, size: int = 11) -> str:
+    """`text`, or as much of it as fits `width` in the monospace face with … after it.
+
+    One character is always kept.
+    """
+    ends = list(accumulate(map(_columns, text), initial=0))
+    most = int(width / text_width("0", size) + 1e-9)
+    return text if ends[-1] <= most else text[: max(bisect_right(ends, most - 1) - 1, 1)] + "…"
+
+
+def _columns(character: str) -> int:
+    """How many columns of a monospace face a character takes; an accent takes none."""
+    if combining(character):
+        return 0
+    return 2 if east_asian_width(character) in "WF" else 1
+
+
 def svg_text(x: float, y: float, text: str, size: int = 12, fill: str = INK, **attributes) -> str:
-    """One SVG text element; `text` is escaped. Keyword `text_anchor` becomes `text-anchor`."""
+    """One SVG text element; keyword `text_anchor` becomes `text-anchor`.
+
+    `text` is escaped, and its control characters are drawn as marks.
+    """
+    words = escape(text.translate(UNPRINTABLE))
     extra = "".join(f' {k.replace("_", "-")}="{v}"' for k, v in attributes.items())
-    return (
-        f'<text x="{x:g}" y="{y:g}" font-size="{size}" fill="{fill}"{extra}>{escape(text)}</text>'
-    )
+    return f'<text x="{x:g}" y="{y:g}" font-size="{size}" fill="{fill}"{extra}>{words}</text>'
 
 
 def svg_frame(width: float, height: float, body: str) -> str:
@@ -53,6 +85,24 @@ def clickable(body: str, label: str, **state: object) -> str:
     """
     return (
         f'<g data-set="{escape(urlencode(state), quote=True)}" '
+        f'aria-label="{escape(label, quote=True)}">{body}</g>'
+    )
+
+
+def draggable(
+    body: str, label: str, name: str, now: float, heights: tuple[float, float],
+    values: tuple[float, float] = (0, 1), **attributes: str,
+) -> str:  # fmt: skip
+    """A group of shapes that sets the number `name` when it is dragged, or by the arrow keys.
+
+    label: what it is called for somebody who does not see it.
+    now: the number it stands for.
+    heights, values: y in the picture at the lowest and at the highest number; those numbers.
+    """
+    extra = "".join(f' {k.replace("_", "-")}="{v}"' for k, v in attributes.items())
+    return (
+        f'<g{extra} data-drag="{name}" data-now="{now:g}" data-y="{heights[0]:g},{heights[1]:g}" '
+        f'data-value="{values[0]:g},{values[1]:.12g}" '
         f'aria-label="{escape(label, quote=True)}">{body}</g>'
     )
 

@@ -19,6 +19,7 @@ from specdec_core.widgets.picture import (
     clickable,
     svg_frame,
     svg_text,
+    text_width,
 )
 from specdec_core.widgets.proof_paths import TOKEN, Group, Leaf, Rows, Step
 
@@ -26,10 +27,10 @@ WIDTH, MARGIN, TOP = 760, 14, 104
 LEAF_STEP, GAP, LINK = 32, 8, 40
 GROUP_WIDTH, LOW, HIGH = 168, 38, 53  # a box is high where its two fractions need a line each
 GROUP_LEFT = WIDTH - MARGIN - GROUP_WIDTH
-CHARACTER = 6.7  # width of one monospace character at 11 px
 
 # A mark and a word first, a colour last.
 VERDICTS = {"keep": "✓ keep", "reject": "✗ reject"}
+LONG = 106  # a fraction wider than this leaves no room for the word "target"
 MARKS = {"draft": "", "residual": "↻ ", "bonus": "+ ", "plain": "· "}
 
 
@@ -55,9 +56,13 @@ class Layout:
         return self.width > 75
 
     @property
+    def roomy(self) -> bool:
+        return self.width > 58
+
+    @property
     def bend(self) -> int:
         """How far a line bends before the words of a column begin."""
-        return 14 if self.width > 58 else 7
+        return 14 if self.roomy else 7
 
 
 @dataclass(frozen=True)
@@ -73,9 +78,9 @@ class Branch:
 
 def _lay_out(ways: Sequence[Leaf], groups: Sequence[Group], names: Sequence[str]) -> Layout:
     columns = sorted({step.column for leaf in ways for step in leaf.steps})
-    letters = max(len(spelled(leaf.tokens, names)) for leaf in ways)
-    digits = max(len(str(leaf.probability)) for leaf in ways)
-    room = CHARACTER * (letters + digits) + 18
+    letters = max(text_width(spelled(leaf.tokens, names)) for leaf in ways)
+    digits = max(text_width(str(leaf.probability)) for leaf in ways)
+    room = letters + digits + 18
     end = GROUP_LEFT - LINK - room
     width = (end - MARGIN) / len(columns)
     longest = max(len(str(group.total)) + len(str(group.target)) for group in groups)
@@ -165,7 +170,7 @@ def _leaf(leaf: Leaf, group: Group, strong: bool, layout: Layout, names: Sequenc
     left, paper = layout.end + 8, PALE_BLUE if strong else PAPER
     later = spelled(leaf.tokens[len(group.tokens) :], names)
     if later:
-        later = _text(left + CHARACTER * (len(compared) + 1), y + 4, later, font_family=MONOSPACE)
+        later = _text(left + text_width(compared + " "), y + 4, later, font_family=MONOSPACE)
     stroke = f'fill="none" stroke="{line}"'
     behind = layout.places[leaf.steps[-1].column] + layout.width
     return (
@@ -185,6 +190,8 @@ def _box(group: Group, strong: bool, layout: Layout, names: Sequence[str]) -> st
     top, right = layout.slots[group.key] - layout.box / 2, WIDTH - MARGIN - 8
     last = top + layout.box - 7
     equal = group.total == group.target
+    longest = max(text_width(str(value)) for value in (group.total, group.target))
+    words = ("sum", "target") if longest < LONG else ("Σ", "p")
     ink, fill = (BLUE, PALE_BLUE) if equal else (VERMILION, PALE_VERMILION)
     if equal and not strong:
         fill = PAPER
@@ -196,8 +203,8 @@ def _box(group: Group, strong: bool, layout: Layout, names: Sequence[str]) -> st
             font_family=MONOSPACE, font_weight="bold",
         )
         + _text(right, top + 16, group.verdict, ink, text_anchor="end", font_weight="bold")
-        + _text(GROUP_LEFT + 8, top + 31, f"sum {group.total}", INK)
-        + _text(right, last, f"target {group.target}", INK, text_anchor="end")
+        + _text(GROUP_LEFT + 8, top + 31, f"{words[0]} {group.total}", INK)
+        + _text(right, last, f"{words[1]} {group.target}", INK, text_anchor="end")
     )  # fmt: skip
 
 
@@ -207,7 +214,7 @@ def _headings(layout: Layout, compare: int) -> str:
     for column, x in layout.places.items():
         i, kind = divmod(column, 10)
         if column > TOKEN:
-            words = ("then the" if layout.wide else "then", "target ·")
+            words = ("then the" if layout.wide else "then", "target ·" if layout.roomy else "p ·")
         elif column == TOKEN:
             words = ("residual ↻", "or bonus +") if layout.wide else ("residual", "or bonus")
         elif kind == 2:

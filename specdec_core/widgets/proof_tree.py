@@ -13,7 +13,7 @@ from textwrap import wrap
 from specdec_core.lab.law_check import rows_of
 from specdec_core.lab.museum import MISTAKES
 from specdec_core.pairs import Pair
-from specdec_core.widgets.picture import Picture, html_table, visible
+from specdec_core.widgets.picture import Picture, html_table, shorten, visible
 from specdec_core.widgets.proof_drawing import VERDICTS, draw_title, draw_tree, spelled
 from specdec_core.widgets.proof_paths import (
     Group,
@@ -28,7 +28,8 @@ from specdec_core.widgets.stage import Stage, select, stepper, text
 
 MOST_LEAVES, MOST_GAMMA = 24, 2
 RIGHT_RULE = "none"
-LONGEST = {1: 7, 2: 4}  # characters of a token in the picture, by gamma
+ROOM = {1: 47, 2: 27}  # width of a token in the picture, by gamma
+SPELLED_OUT = 270  # and in a sentence
 
 # The mistakes whose probabilities are fractions and whose round is read from its choices alone.
 MISTAKES_HERE = ("M1", "M2", "M5", "M6", "M7", "M8", "M9", "M10", "M11", "M22")
@@ -128,7 +129,7 @@ def draw_proof_tree(
         )
     groups = grouped(ways, target, compare)
     chosen = next((g for g in groups if g.key == group), groups[0])
-    short, full = (_names(words, len(target[0]), most) for most in (LONGEST[gamma], 40))
+    short, full = (_names(words, len(target[0]), room) for room in (ROOM[gamma], SPELLED_OUT))
     rule = RULES[mistake] if mistake in MISTAKES else "the right rule"
     if mistake in MISTAKES and MISTAKES[mistake].breaks == "law":
         rule = f"✗ {rule}"
@@ -164,12 +165,11 @@ def _hundredths(probs: Sequence[float]) -> list[str]:
     return [f"{part / 100:.2f}" for part in parts]
 
 
-def _names(words: Sequence[str] | None, vocab: int, most: int) -> list[str]:
-    """What each token is called, in at most so many characters."""
+def _names(words: Sequence[str] | None, vocab: int, room: float) -> list[str]:
+    """What each token is called, no wider than `room`."""
     if words is not None and len(words) != vocab:
         raise ValueError(f"There are {len(words)} words for {vocab} tokens: give one for each.")
-    names = [visible(word) for word in words or map(str, range(vocab))]
-    return [name if len(name) <= most else name[: most - 1] + "…" for name in names]
+    return [shorten(visible(word), room) for word in words or map(str, range(vocab))]
 
 
 # Saying it

@@ -7,28 +7,38 @@ from dataclasses import dataclass
 
 from specdec_core.trace import Round, Trace
 from specdec_core.widgets.picture import (
+    BLUE,
+    GREEN,
     INK,
     LINE,
     MONOSPACE,
     MUTED,
+    PALE_BLUE,
+    PALE_GREEN,
+    PALE_GREY,
+    PALE_VERMILION,
     PAPER,
+    VERMILION,
     Picture,
     html_table,
+    shorten,
     svg_frame,
     svg_text,
+    text_width,
     visible,
 )
 
 WIDTH, MARGIN = 760, 16
 CHIP_HEIGHT, CHIP_GAP, ROUND_GAP, ROW_STEP = 26, 3, 14, 58
-CHARACTER = 7.3  # width of one monospace character at 12 px
+MARK = 2 * text_width("0", 12)  # room for a chip's mark
+LONGEST = 640  # width of a token
 
 # A mark and a word first, a colour (Okabe-Ito) last.
 ORIGINS = {
-    "draft": ("✓", "drafted and accepted", "#0072b2", "#e5f1f8"),
-    "corrected": ("↻", "corrected by the target", "#b34700", "#fdeee2"),
-    "bonus": ("+", "bonus from the target", "#00694d", "#e2f4ee"),
-    "plain": ("·", "plain, one forward each", "#4d4d4d", "#f0f0f0"),
+    "draft": ("✓", "drafted and accepted", BLUE, PALE_BLUE),
+    "corrected": ("↻", "corrected by the target", VERMILION, PALE_VERMILION),
+    "bonus": ("+", "bonus from the target", GREEN, PALE_GREEN),
+    "plain": ("·", "plain, one forward each", MUTED, PALE_GREY),
 }
 
 
@@ -68,11 +78,11 @@ def _lay_out(
 ) -> tuple[list[list[Chip]], float]:
     """Chips of each round, wrapped like a text; and where the last row ends."""
     x, y, groups = MARGIN, 48.0, []
-    for round in rounds:
+    for played in rounds:
         group = []
-        for token, origin in zip(round.emitted, round.origins, strict=True):
+        for token, origin in zip(played.emitted, played.origins, strict=True):
             text = decode([token])
-            width = CHARACTER * (len(visible(text)) + 2) + 10
+            width = round(text_width(_shown(text), 12) + MARK + 10, 1)
             if x + width > WIDTH - MARGIN:
                 x, y = MARGIN, y + ROW_STEP
             group.append(Chip(text, origin, x, y, width))
@@ -120,16 +130,20 @@ def _chip(chip: Chip) -> str:
         f'rx="5" fill="{fill}" stroke="{ink}"{dash}/>'
         + svg_text(chip.x + 6, chip.y + 17, mark, fill=ink, font_weight="bold")
         + svg_text(
-            chip.x + 6 + 2 * CHARACTER, chip.y + 17, visible(chip.text), font_family=MONOSPACE
+            round(chip.x + 6 + MARK, 1), chip.y + 17, _shown(chip.text), font_family=MONOSPACE
         )
     )
+
+
+def _shown(text: str) -> str:
+    return shorten(visible(text), LONGEST, 12)
 
 
 def _axis(top: float, forwards: int, tokens: int) -> str:
     """Two bars on one axis: target forwards taken, and what one token a forward would take."""
     scale = (WIDTH - 2 * MARGIN - 330) / max(tokens, 1)
     parts = [f'<path d="M{MARGIN} {top - 4:g}H{WIDTH - MARGIN}" stroke="{LINE}"/>']
-    bars = [("this run", forwards, "#0072b2")]
+    bars = [("this run", forwards, BLUE)]
     if forwards < tokens:
         bars.append(("one token a forward", tokens, "#8a8a8a"))
     for i, (label, count, colour) in enumerate(bars):

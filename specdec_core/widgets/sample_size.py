@@ -25,6 +25,7 @@ from specdec_core.widgets.picture import (
     INK,
     LINE,
     MUTED,
+    PALE_BLUE,
     PAPER,
     VERMILION,
     Picture,
@@ -173,7 +174,7 @@ def _distances(known: Plan, curve: list[tuple[float, float]]) -> str:
     parts = [
         svg_text(LEFT, BAND_TOP - 12, "total variation from the target's law", 11, MUTED),
         _frame(BAND_TOP, BAND_BOTTOM),
-        f'<path d="M{edge}L{RIGHT_EDGE} {BAND_BOTTOM}L{LEFT} {BAND_BOTTOM}Z" fill="#dcebf5"/>',
+        f'<path d="M{edge}L{RIGHT_EDGE} {BAND_BOTTOM}L{LEFT} {BAND_BOTTOM}Z" fill="{PALE_BLUE}"/>',
         f'<path d="M{edge}" fill="none" stroke="{BLUE}" stroke-width="2"/>',
         svg_text(LEFT + 8, BAND_BOTTOM - 8, "null band: where right decoders fall", 11, BLUE),
     ]
@@ -202,8 +203,9 @@ def _observed(exponent: float, check: LawCheck, band: float) -> str:
     x, y = _x(exponent), _y(check.total_variation)
     inside = check.total_variation <= band
     words = "◇ seen: inside the band" if inside else "◆ seen: outside the band"
+    lines = f"M{x:g} {BAND_TOP}V{BAND_BOTTOM}M{x:g} {POWER_TOP}V{POWER_BOTTOM}"
     return (
-        f'<path d="M{x:g} {BAND_TOP}V{POWER_BOTTOM}" stroke="{INK}"/>'
+        f'<path d="{lines}" stroke="{INK}"/>'
         f'<path d="M{x:g} {y - 7:g}L{x + 7:g} {y:g}L{x:g} {y + 7:g}L{x - 7:g} {y:g}Z" '
         f'fill="{PAPER if inside else INK}" stroke="{INK}" stroke-width="2"/>'
         + svg_text(RIGHT_EDGE, BAND_TOP - 12, words, 12, text_anchor="end")

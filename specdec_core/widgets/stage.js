@@ -14,22 +14,32 @@ function number(element, options, label) {
   return element;
 }
 
+// A number field: what is out of its range is said, and changes nothing.
+function exactly(id, box, c, { put, get, say }) {
+  const exact = number(field("input", { id, type: "number" }, box), c.options);
+  const { min, max, step } = c.options;
+  const wrong = `${c.label} goes from ${min} to ${max} in steps of ${step}.`;
+  exact.addEventListener("input", () => {
+    const good = exact.checkValidity();
+    say(good ? "" : wrong);
+    if (good && exact.value !== "") put(c.name, Number(exact.value));
+  });
+  exact.addEventListener("blur", () => { exact.value = get(c.name); });
+  return exact;
+}
+
 // Each kind adds its elements to `box` and returns a function that shows a value.
 const kinds = {
-  range(box, id, c, put, get) {
+  range(box, id, c, { put, get, say }) {
     const slider = number(field("input", { type: "range" }, box), c.options, c.label + ", slider");
-    const exact = number(field("input", { id, type: "number" }, box), c.options);
-    for (const e of [slider, exact])
-      e.addEventListener("input", () => {
-        if (e.value !== "" && e.checkValidity()) put(c.name, Number(e.value));
-      });
-    exact.addEventListener("blur", () => { exact.value = get(c.name); });
+    slider.addEventListener("input", () => put(c.name, Number(slider.value)));
+    const exact = exactly(id, box, c, { put, get, say });
     return (value) => {
       slider.value = value;
       if (document.activeElement !== exact) exact.value = value;
     };
   },
-  stepper(box, id, c, put, get) {
+  stepper(box, id, c, { put, get, say }) {
     const step = (by) => {
       const to = Number(get(c.name)) + by;
       if (to >= c.options.min && to <= c.options.max) put(c.name, to);
@@ -41,11 +51,7 @@ const kinds = {
       return b;
     };
     const back = arrow("\u25C0", "previous", -1);
-    const exact = number(field("input", { id, type: "number" }, box), c.options);
-    exact.addEventListener("input", () => {
-      if (exact.value !== "" && exact.checkValidity()) put(c.name, Number(exact.value));
-    });
-    exact.addEventListener("blur", () => { exact.value = get(c.name); });
+    const exact = exactly(id, box, c, { put, get, say });
     const next = arrow("\u25B6", "next", 1);
     return (value) => {
       if (document.activeElement !== exact) exact.value = value;
@@ -54,7 +60,7 @@ const kinds = {
       next.setAttribute("aria-disabled", value >= c.options.max);
     };
   },
-  select(box, id, c, put) {
+  select(box, id, c, { put }) {
     const select = field("select", { id }, box);
     c.options.choices.forEach(([value, words], i) => select.append(new Option(words, i)));
     select.addEventListener("change", () => put(c.name, c.options.choices[select.value][0]));
@@ -62,29 +68,29 @@ const kinds = {
       select.value = c.options.choices.findIndex((choice) => choice[0] === value);
     };
   },
-  toggle(box, id, c, put) {
+  toggle(box, id, c, { put }) {
     const check = field("input", { id, type: "checkbox" }, box);
     check.addEventListener("change", () => put(c.name, check.checked));
     return (value) => { check.checked = value; };
   },
-  text(box, id, c, put) {
+  text(box, id, c, { put }) {
     const line = field("input", { id, type: "text", spellcheck: false, size: c.options.size }, box);
     line.addEventListener("change", () => put(c.name, line.value));
     return (value) => { if (document.activeElement !== line) line.value = value; };
   },
-  button(box, id, c, put, get) {
+  button(box, id, c, { put, get }) {
     const b = field("button", { id, type: "button", textContent: c.label }, box);
     b.addEventListener("click", () => put(c.name, Number(get(c.name)) + 1));
     return () => {};
   },
 };
 
-function control(c, id, put, get) {
+function control(c, id, state) {
   const box = document.createElement("div");
   box.className = `sd-control sd-${c.kind}`;
   if (c.kind !== "button") field("label", { htmlFor: id, textContent: c.label }, box);
-  const show = kinds[c.kind](box, id, c, put, get);
-  return { box, show: () => show(get(c.name)) };
+  const show = kinds[c.kind](box, id, c, state);
+  return { box, show: () => show(state.get(c.name)) };
 }
 
 // A clickable part says what it sets: data-set="row=2&token=5". Values take the type they have now.
@@ -108,6 +114,29 @@ function dragged(element, event, svg) {
   return { [element.dataset.drag]: v0 + share * (v1 - v0) };
 }
 
+// The same part by keyboard: what a key makes of its number, or null for a key it does not take.
+function nudged(element, key) {
+  const [low, high] = element.dataset.value.split(",").map(Number);
+  const steps = { ArrowUp: 1, ArrowRight: 1, ArrowDown: -1, ArrowLeft: -1, PageUp: 10,
+    PageDown: -10, Home: -Infinity, End: Infinity };
+  if (!(key in steps)) return null;
+  const to = Number(element.dataset.now) + (steps[key] * (high - low)) / 100;
+  return { [element.dataset.drag]: Math.min(high, Math.max(low, to)) };
+}
+
+// Makes the parts of a picture known to the keyboard and to those who do not see them.
+function announce(picture) {
+  for (const part of picture.querySelectorAll("[data-set], [data-drag]")) {
+    part.setAttribute("tabindex", "0");
+    part.setAttribute("role", "drag" in part.dataset ? "slider" : "button");
+    if (!("drag" in part.dataset)) continue;
+    const [low, high] = part.dataset.value.split(",");
+    part.setAttribute("aria-valuemin", low);
+    part.setAttribute("aria-valuemax", high);
+    part.setAttribute("aria-valuenow", part.dataset.now);
+  }
+}
+
 function render({ model, el }) {
   el.classList.add("sd-stage");
   el.setAttribute("role", "group");
@@ -125,14 +154,17 @@ function render({ model, el }) {
     model.set("state", state);
     if (!local.move) return model.save_changes();
     words.textContent = local.move(state, picture);
+    announce(picture);
     if (waiting === null) waiting = setTimeout(send, 150);
   };
   const put = (name, value) => change({ [name]: value });
+  const say = (wrong) => { problem.textContent = wrong || model.get("problem"); };
 
   const bar = field("div", { className: "sd-controls" }, el);
   // Every stage loads this module anew, so a counter would give the same ids again.
   const stage = `sd-${Math.random().toString(36).slice(2)}`;
-  const controls = model.get("controls").map((c, i) => control(c, `${stage}-${i}`, put, get));
+  const controls = model.get("controls").map((c, i) =>
+    control(c, `${stage}-${i}`, { put, get, say }));
   bar.append(...controls.map((c) => c.box));
   const picture = field("div", { className: "sd-picture", tabIndex: 0 }, el);
   picture.setAttribute("role", "group");
@@ -154,7 +186,11 @@ function render({ model, el }) {
   };
   picture.addEventListener("click", pick);
   picture.addEventListener("keydown", (event) => {
-    if ((event.key === "Enter" || event.key === " ") && pick(event)) event.preventDefault();
+    const part = event.target.closest("[data-drag]");
+    const changes = part && nudged(part, event.key);
+    if (changes) change(changes);
+    const chosen = (event.key === "Enter" || event.key === " ") && pick(event);
+    if (changes || chosen) event.preventDefault();
   });
   let held = null;
   picture.addEventListener("pointerdown", (event) => {
@@ -174,17 +210,15 @@ function render({ model, el }) {
   });
 
   const draw = () => {
-    const parts = () => [...picture.querySelectorAll("[data-set]")];
+    const parts = () => [...picture.querySelectorAll("[data-set], [data-drag]")];
+    const called = (part) => part.dataset.set ?? part.dataset.drag;
     const place = parts().indexOf(document.activeElement);
-    const name = place >= 0 ? document.activeElement.dataset.set : null;
+    const name = place >= 0 ? called(document.activeElement) : null;
     picture.innerHTML = model.get("svg") || model.get("table");
-    parts().forEach((part) => {
-      part.setAttribute("tabindex", "0");
-      part.setAttribute("role", "button");
-    });
+    announce(picture);
     if (place >= 0) {
       const now = parts();
-      (now.find((p) => p.dataset.set === name) ?? now[Math.min(place, now.length - 1)])?.focus();
+      (now.find((p) => called(p) === name) ?? now[Math.min(place, now.length - 1)])?.focus();
     }
     words.textContent = model.get("sentence");
     problem.textContent = model.get("problem");

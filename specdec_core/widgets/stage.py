@@ -83,7 +83,8 @@ class Stage(anywidget.AnyWidget):
     _css = (HERE / "stage.css").read_text()
     label = traitlets.Unicode("").tag(sync=True)
     controls = traitlets.List().tag(sync=True)
-    state = traitlets.Dict().tag(sync=True)
+    # Not echoed: the picture that follows answers the browser.
+    state = traitlets.Dict().tag(sync=True, echo_update=False)
     svg = traitlets.Unicode("").tag(sync=True)
     sentence = traitlets.Unicode("").tag(sync=True)
     table = traitlets.Unicode("").tag(sync=True)

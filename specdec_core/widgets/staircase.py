@@ -24,14 +24,21 @@ from specdec_core.widgets.passes import (
     waiting_rows,
 )
 from specdec_core.widgets.picture import (
+    BLUE,
+    GREEN,
     INK,
     LINE,
     MONOSPACE,
     MUTED,
+    PALE_BLUE,
+    PALE_GREEN,
+    PALE_VERMILION,
     PAPER,
+    VERMILION,
     Picture,
     clickable,
     html_table,
+    shorten,
     svg_frame,
     svg_text,
     visible,
@@ -44,8 +51,7 @@ LABEL, SAYS = 76, 196  # widths of the row names and of what the rows expect
 HEAD, CELL = 64, 34  # heights of the column heads and of a row
 MOST_GAMMA, MOST_ROUNDS = 6, 8
 EXACT = 1e-9  # far above rounding
-BLUE, DEEP, GREEN, RED = "#0072b2", "#005a8c", "#00694d", "#b34700"
-SEEN, RIGHT, WRONG = "#dcebf5", "#e2f4ee", "#fdeee2"
+VERDICTS = {"✓": (GREEN, PALE_GREEN), "✗": (VERMILION, PALE_VERMILION)}
 WIRINGS = {
     "mine": "I place each row",
     "0": "shift 0",
@@ -54,10 +60,9 @@ WIRINGS = {
 }
 
 
-def shorten(token: str, width: float, size: float = 7.3) -> str:
+def _cut(token: str, width: float, size: int) -> str:
     """`token` with its blanks visible, cut to what fits `width`."""
-    shown, most = visible(token), max(int(width / size), 2)
-    return shown if len(shown) <= most else shown[: most - 1] + "…"
+    return shorten(visible(token), width, size)
 
 
 def draw_staircase(
@@ -120,7 +125,7 @@ def _heads(one: OnePass) -> str:
         ink = INK if place > 0 else MUTED
         parts.append(svg_text(middle, 26, name, 12, ink, text_anchor="middle", font_weight="bold"))
         parts.append(
-            svg_text(middle, 46, shorten(token, width - 2), 12, ink, text_anchor="middle",
+            svg_text(middle, 46, _cut(token, width - 2, 12), 12, ink, text_anchor="middle",
                      font_family=MONOSPACE)
         )  # fmt: skip
     says = _x(one, one.gamma + 2) + 14
@@ -143,13 +148,13 @@ def _row(one: OnePass, i: int, held: bool) -> str:
     for place in range(1 - len(one.tail), one.gamma + 2):
         x = _x(one, place)
         sees = place <= i
-        parts.append(_box(x, y, width, SEEN if sees else PAPER, LINE))
+        parts.append(_box(x, y, width, PALE_BLUE if sees else PAPER, LINE))
         if sees:
-            parts.append(svg_text(x + width / 2, y + 22, "sees", 11, DEEP, text_anchor="middle"))
+            parts.append(svg_text(x + width / 2, y + 22, "sees", 11, BLUE, text_anchor="middle"))
     for k, (token, value) in enumerate(one.top[i]):
         x, words = (
             _x(one, one.gamma + 2) + 14 + 96 * k,
-            f"{shorten(token, 60, 6.6)} {_number(value)}",
+            f"{_cut(token, 60, 11)} {_number(value)}",
         )
         ink = MUTED if k else INK
         parts.append(svg_text(x, y + 22, words, 11, ink, font_family=MONOSPACE))
@@ -174,10 +179,9 @@ def _placements(one: OnePass, placed: Sequence[int], hand: int | None) -> str:
         face = _face(MARGIN, y, LABEL - 4, BLUE if i == hand else LINE)
         parts.append(face if hand is None else clickable(face, f"take row {i}", row=i))
         if place:
-            right = place == i + 1
-            x, ink = _x(one, place), GREEN if right else RED
-            mark = "✓ yes" if right else "✗ seen" if place <= i else "✗ no"
-            parts.append(_box(x, y, width, RIGHT if right else WRONG, ink, 2))
+            mark = "✓ yes" if place == i + 1 else "✗ seen" if place <= i else "✗ no"
+            x, (ink, fill) = _x(one, place), VERDICTS[mark[0]]
+            parts.append(_box(x, y, width, fill, ink, 2))
             parts.append(svg_text(x + width / 2, y + 22, mark, 11, ink, text_anchor="middle"))
     return "".join(parts) + ("" if hand is None else _slots(one, placed, hand))
 
@@ -189,9 +193,9 @@ def _slots(one: OnePass, placed: Sequence[int], hand: int) -> str:
         if place == placed[hand]:
             continue
         x = _x(one, place)
-        middle = x + width - 10 if place <= hand else x + width / 2
+        middle = x + width - 8 if place <= hand else x + width / 2
         slot = _face(x, y, width, BLUE)
-        slot += svg_text(round(middle, 1), y + 22, "?", 13, DEEP, text_anchor="middle")
+        slot += svg_text(round(middle, 1), y + 22, "?", 13, BLUE, text_anchor="middle")
         state = {f"r{hand}": place, "row": after_drop(placed, hand, place)}
         parts.append(clickable(slot, f"drop row {hand} on {one.name(place)}", **state))
     return "".join(parts)
@@ -234,13 +238,13 @@ def _shift_chips(wiring: str) -> str:
     parts = [svg_text(MARGIN + 4, 26, "shift", 12, font_weight="bold")]
     for k, key in enumerate(("-1", "0", "+1")):
         x, chosen = MARGIN + 24 * k, key == wiring
-        fill, stroke, weight = (SEEN, 2, "bold") if chosen else (PAPER, 1, "normal")
+        fill, stroke, weight = (PALE_BLUE, 2, "bold") if chosen else (PAPER, 1, "normal")
         chip = (
             f'<rect x="{x}" y="33" width="22" height="20" rx="3" fill="{fill}" '
             f'stroke="{BLUE}" stroke-width="{stroke}"/>'
         )
         name = key.replace("-", "−")
-        chip += svg_text(x + 11, 47, name, 11, DEEP, text_anchor="middle", font_weight=weight)
+        chip += svg_text(x + 11, 47, name, 11, BLUE, text_anchor="middle", font_weight=weight)
         parts.append(clickable(chip, WIRINGS[key], wiring=key))
     return "".join(parts)
 
@@ -255,9 +259,9 @@ def _wires(one: OnePass, shift: int) -> str:
         else:
             mark = "✓" if accepted == one.gamma else "–"
             words = "+ bonus" if accepted == one.gamma else "unused"
-        ink = {"✓": GREEN, "✗": RED}.get(mark, MUTED)
+        ink, fill = VERDICTS.get(mark, (MUTED, PAPER))
         x, y = _x(one, place), HEAD + i * CELL
-        parts.append(_box(x, y, width, {"✓": RIGHT, "✗": WRONG}.get(mark, PAPER), ink, 2))
+        parts.append(_box(x, y, width, fill, ink, 2))
         parts.append(svg_text(x + width / 2, y + 22, words, 11, ink, text_anchor="middle"))
     return "".join(parts)
 
@@ -266,13 +270,13 @@ def _consequence(one: OnePass, shift: int, y: float) -> str:
     """What this wiring emits from the pass, above what plain greedy decoding writes."""
     made = one.emitted[shift]
     same = made == one.plain[: len(made)]
-    verdict, ink = ("✓ the same so far", GREEN) if same else ("✗ another text", RED)
+    verdict, ink = ("✓ the same so far", GREEN) if same else ("✗ another text", VERMILION)
     lines = (("this wiring emits", made), ("the target writes", one.plain))
     legend = "framed: p of the token in the row that judges it, ✓ kept, ✗ rejected, – not judged"
     parts = [svg_text(MARGIN + 4, y + 20, legend, 12, MUTED)]
     parts.append(svg_text(WIDTH - MARGIN, y + 48, verdict, 12, ink, text_anchor="end"))
     for k, (label, tokens) in enumerate(lines):
-        words = " ".join(shorten(token, min(66, 480 / len(tokens) - 8)) for token in tokens)
+        words = " ".join(_cut(token, min(66, 480 / len(tokens) - 8), 12) for token in tokens)
         parts.append(svg_text(MARGIN + 4, y + 48 + 22 * k, label, 12, font_weight="bold"))
         parts.append(svg_text(MARGIN + 140, y + 48 + 22 * k, words, font_family=MONOSPACE))
     return "".join(parts)
@@ -290,7 +294,7 @@ def _law_panel(right: Law, made: Law, y: float) -> str:
         parts.append(_bars(a, b, x, y + 24))
         distance = total_variation(a, b)
         verdict = "✓ same law" if distance < EXACT else f"✗ law broken, TV {_number(distance)}"
-        ink = GREEN if distance < EXACT else RED
+        ink = GREEN if distance < EXACT else VERMILION
         parts.append(svg_text(x, y + 132, f"{head}: {verdict}", 12, ink, font_weight="bold"))
     return "".join(parts)
 

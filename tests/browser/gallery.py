@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-PAIR = """
+IMPORT = "import specdec_core.widgets"
+PAIR = f"""
+{IMPORT}
 from specdec_core import Sampling, Seeded, load_pair, speculative_decode
 pair = load_pair("storyworld", dtype="float64")
 prompt = pair.encode("Once upon a time")
@@ -13,7 +15,6 @@ out = speculative_decode(
     stop_tokens=pair.stop_tokens,
 )
 """
-IMPORT = "import specdec_core.widgets"
 
 
 @dataclass(frozen=True)

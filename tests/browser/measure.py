@@ -2,7 +2,9 @@
 
 For each widget: from a control to the changed picture, from the start of its own cell to the
 visible widget, and for what can be dragged, from a move of the pointer to the changed picture.
-Medians and the slowest tenth, in milliseconds; one run says as much as the machine was quiet.
+Medians and the slowest tenth, in milliseconds; one run says as much as the machine was quiet. So
+a bare widget, a number in and the same number out, is measured in turns with each of them: what
+it takes is JupyterLab's way to the kernel and back.
 """
 
 from __future__ import annotations
@@ -22,9 +24,15 @@ from browser.gallery import GALLERY
 from browser.jupyter_server import start
 from browser.lab_page import LabPage
 
+BARE = """
+from specdec_core.widgets.picture import Picture
+from specdec_core.widgets.stage import Stage, slider
+view = lambda x: Picture(f"<svg><text>{x}</text></svg>", "")
+Stage(view, "bare", [slider("x", "x", 0, 9, 1)], x=0)
+"""
 # Presses a control and waits for the picture's next change; the time in between.
-CONTROL = """async ([selector, values]) => {
-  const stage = document.querySelector('.sd-stage');
+CONTROL = """async ([place, selector, values]) => {
+  const stage = document.querySelectorAll('.sd-stage')[place];
   const picture = stage.querySelector('.sd-picture');
   const field = [...stage.querySelectorAll('.sd-control input, .sd-control select')]
     .find((e) => e.labels[0]?.textContent === selector);
@@ -70,13 +78,16 @@ DRAG = """async ([moves]) => {
 }"""
 VISIBLE = """async () => {
   const panel = window.jupyterapp.shell.currentWidget;
-  panel.content.activeCellIndex = panel.content.widgets.length - 1;
+  panel.content.activeCellIndex = 1;
   const started = performance.now();
   window.jupyterapp.commands.execute('notebook:run-cell');
   while (!document.querySelector('.sd-stage svg, .sd-stage table'))
     await new Promise((r) => requestAnimationFrame(r));
   return performance.now() - started;
 }"""
+
+
+HEAD = "ms                    visible  control    p90     bare    p90  ratio     drag    p90"
 
 
 def line(times: list[float]) -> str:
@@ -86,15 +97,20 @@ def line(times: list[float]) -> str:
 
 def measure(lab: LabPage, name: str) -> str:
     exhibit = GALLERY[name]
-    lab.open(lab.write(exhibit.setup, exhibit.code), alone=True)
+    lab.open(lab.write(exhibit.setup, exhibit.code, BARE), alone=True)
     lab.run_cell(0)
     visible = lab.page.evaluate(VISIBLE)
+    lab.run_cell(2)
     lab.page.wait_for_timeout(500)
-    control = lab.page.evaluate(CONTROL, [exhibit.control, exhibit.values * 4])
+    control, bare = [], []
+    for _ in range(4):
+        control += lab.page.evaluate(CONTROL, [0, exhibit.control, exhibit.values])
+        bare += lab.page.evaluate(CONTROL, [1, "x", [3, 4]])
     dragged = ""
     if lab.page.locator(".sd-stage [data-drag]").count():
         dragged = line(lab.page.evaluate(DRAG, [30]))
-    return f"{name:20} {visible:8.0f}   {line(control)}   {dragged}"
+    ratio = statistics.median(control) / statistics.median(bare)
+    return f"{name:20} {visible:8.0f}   {line(control)}   {line(bare)} {ratio:6.2f}   {dragged}"
 
 
 def main() -> None:
@@ -110,7 +126,7 @@ def main() -> None:
                 executable_path=CHROMIUM, headless=True, args=FLAGS
             )
             context = browser.new_context(viewport=WIDE, reduced_motion="reduce")
-            print(f"{'ms':20} {'visible':>8}   control (median, p90)   drag (median, p90)")
+            print(HEAD)
             for name in names:
                 page = context.new_page()
                 print(measure(LabPage(page, server), name), flush=True)

@@ -59,7 +59,12 @@ DRAG = """([part, steps]) => {
   for (const y of steps) grip.dispatchEvent(at("pointermove", box.top + y));
   grip.dispatchEvent(at("pointerup", box.top));
   const words = document.querySelector(".sd-words").textContent;
-  return [window.values.state, document.querySelector(".sd-picture").innerHTML, words];
+  const picture = document.querySelector(".sd-picture");
+  const now = [...picture.querySelectorAll("[data-drag]")].map((e) => e.ariaValueNow);
+  for (const element of picture.querySelectorAll("[role]"))
+    for (const name of ["tabindex", "role", "aria-valuemin", "aria-valuemax", "aria-valuenow"])
+      element.removeAttribute(name);
+  return [window.values.state, picture.innerHTML, words, now];
 }"""
 
 
@@ -111,13 +116,14 @@ def test_a_held_grip_moves_the_picture_before_python_answers(page):
     page.evaluate(MOUNT, [values])
     base, tall = LAYOUT["base"], LAYOUT["height"]
     heights = [base - tall * share for share in (0.1, 0.35, 0.62)]
-    state, svg, words = page.evaluate(DRAG, ["grip-q1", heights])
+    state, svg, words, now = page.evaluate(DRAG, ["grip-q1", heights])
     assert state["q"].split()[1] == "0.62" and state["p"] == stage.state["p"]
     assert sum(round(10_000 * float(x)) for x in state["q"].split()) == 10_000
     wanted = draw_mass_mover(**state)
     assert words == wanted.sentence
     # Python's picture is what the browser shows, but for what the shell adds to it.
     assert svg == browser_form(page, wanted.svg)
+    assert now[2:4] == ["0.62", "0.25"]
 
 
 REDUCE = "([state, changes]) => window.shell.local.reduce(state, changes)"

@@ -8,7 +8,8 @@ pytest.importorskip("playwright")
 from playwright.sync_api import expect
 
 CODE = """
-from specdec_core.widgets.picture import Picture, clickable, html_table, svg_frame, svg_text
+from specdec_core.widgets.picture import Picture, clickable, draggable, html_table
+from specdec_core.widgets.picture import svg_frame, svg_text
 from specdec_core.widgets.stage import Stage, button, select, slider, stepper, text, toggle
 
 def view(size, step, kind, on, words, presses):
@@ -21,7 +22,8 @@ def view(size, step, kind, on, words, presses):
         for i in range(4)
     )
     bar = (f'<rect x="400" y="{190 - 160 * size:g}" width="30" height="{160 * size:g}" '
-           f'fill="#e69f00" data-drag="size" data-y="190,30" data-value="0,1"/>')
+           f'fill="#e69f00"/>')
+    bar = draggable(bar, "the size", "size", size, (190, 30))
     said = f"size {size:.2f}, step {step}, {kind}, {on}, {words}, {presses} presses"
     return Picture(svg_frame(600, 200, box + parts + bar + svg_text(10, 180, words)), said,
                    html_table(("name", "value"), [("words", words), ("step", step)]))
@@ -68,9 +70,13 @@ def test_slider_and_its_number_go_together(widget):
 
 def test_a_number_out_of_range_changes_nothing(widget):
     widget.control("size").fill("7")
+    expect(widget.problem).to_have_text("size goes from 0 to 1 in steps of 0.01.")
+    widget.control("step").fill("1.5")
+    expect(widget.problem).to_have_text("step goes from 0 to 5 in steps of 1.")
     widget.control("Press me").click()
-    expect(widget.words).to_contain_text("size 0.50")
+    expect(widget.words).to_contain_text("size 0.50, step 1")
     expect(widget.words).to_contain_text("1 presses")
+    expect(widget.problem).to_have_text("")
 
 
 def test_stepper_stops_at_its_ends(widget):
@@ -120,6 +126,21 @@ def test_dragging_a_part(widget):
     page.mouse.move(box["x"] + 5, box["y"] - 500, steps=5)
     page.mouse.up()
     expect(widget.words).to_contain_text("size 1.00")
+
+
+def test_a_part_to_drag_is_a_slider_for_the_keyboard(widget):
+    part = widget.root.get_by_role("slider", name="the size", exact=True)
+    expect(part).to_have_attribute("aria-valuenow", "0.5")
+    part.focus()
+    page = widget.lab.page
+    for key, size in (
+        ("ArrowUp", "0.51"), ("ArrowLeft", "0.50"), ("PageUp", "0.60"), ("PageDown", "0.50"),
+        ("End", "1.00"), ("ArrowRight", "1.00"), ("Home", "0.00"), ("ArrowDown", "0.00"),
+    ):  # fmt: skip
+        page.keyboard.press(key)
+        expect(widget.words).to_contain_text(f"size {size}")
+        expect(part).to_be_focused()
+    expect(part).to_have_attribute("aria-valuenow", "0")
 
 
 def test_bad_input_is_said_and_the_picture_stays(widget):

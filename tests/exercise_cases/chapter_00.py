@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from exercise_cases import sources
 from specdec_core.lab import exercises
 
 
@@ -9,9 +10,17 @@ def tokens(rounds):
     return sum(len(round.emitted) for round in rounds)
 
 
+def tokens_per_forward(rounds):
+    return sum(len(round.emitted) for round in rounds) / len(rounds)
+
+
+def keep(p, q, u):
+    return u * q < p
+
+
 CHECKS = {
     exercises.check_tokens_per_forward: {
-        "right": lambda rounds: tokens(rounds) / len(rounds),
+        "right": tokens_per_forward,
         "upside down": lambda rounds: len(rounds) / tokens(rounds),
         "drafted tokens": lambda rounds: tokens(rounds) / sum(r.gamma for r in rounds),
         "leaves out": lambda rounds: sum(r.accepted for r in rounds) / len(rounds),
@@ -27,30 +36,25 @@ CHECKS = {
         "raised ZeroDivisionError": lambda rounds: 1 / 0,
     },
     exercises.check_keep: {
-        "right": lambda p, q, u: u * q < p,
+        "right": keep,
         "must be rejected: it is kept where u is below 0.75": lambda p, q, u: True,
         "must be kept": lambda p, q, u: p > q,
         "is kept where u is below 0 (p = 0": lambda p, q, u: u * q <= p,
         "is kept where u is below 0.75 (p = 0.6": lambda p, q, u: u < p,
         "u = 0.76": lambda p, q, u: u < q,
         "it returns [True], not True or False": lambda p, q, u: [u * q < p],
-        "returned None: return True or False": lambda p, q, u: print(end="") if u * q < p else None,
+        "returned None: return the answer": lambda p, q, u: print(end="") if u * q < p else None,
+        "below 1; add nothing to p or q, however small (mistake M14 of the museum) (p = 2e-09": (
+            lambda p, q, u: u < p / (q + 1e-8)),
+        "add nothing to p or q, however small (mistake M14 of the museum) (p = 2e-30": (
+            lambda p, q, u: u * (q + 1e-12) < p),
+        "add nothing to p or q": lambda p, q, u: p - u * q > 1e-9,
         "raised ZeroDivisionError": lambda p, q, u: u < p / (q if q > 1e-300 else 0),
         "u = 0)": lambda p, q, u: u <= p / q,
     },
 }  # fmt: skip
 
-# What a reader writes over the stub of that name.
-SOLUTIONS = {
-    "tokens_per_forward": """
-def tokens_per_forward(rounds):
-    return sum(len(round.emitted) for round in rounds) / len(rounds)
-""",
-    "keep": """
-def keep(p, q, u):
-    return u * q < p
-""",
-}
+SOLUTIONS = sources(tokens_per_forward, keep)
 
 # With one of the museum's mistakes in the core's place, these cells print something else.
 NEEDS = ["pair = load_pair", "toy_target = TableModel", "longer = speculative_decode"]

@@ -2,21 +2,30 @@
 
 from __future__ import annotations
 
+from exercise_cases import sources
 from specdec_core.lab import exercises
 
 
-def kept(drafted, best):
-    count = 0
-    while count < len(drafted) and drafted[count] == best[count]:
-        count += 1
-    return count
+def row_duty(row, drafted):
+    return drafted[:row], drafted[row] if row < len(drafted) else None
 
 
-def chain(next_token, context, gamma):
+def draft_chain(next_token, context, gamma):
     text = list(context)
     for _ in range(gamma):
         text.append(next_token(text))
     return text[len(context) :]
+
+
+def greedy_verdict(drafted, best):
+    accepted = 0
+    while accepted < len(drafted) and drafted[accepted] == best[accepted]:
+        accepted += 1
+    return accepted, best[accepted]
+
+
+def kept(drafted, best):
+    return greedy_verdict(drafted, best)[0]
 
 
 def in_place(next_token, context, gamma):
@@ -33,12 +42,12 @@ def newest_only(next_token, context, gamma):
 
 
 def cut_from_the_end(next_token, context, gamma):
-    return [*context, *chain(next_token, context, gamma)][-gamma:]
+    return [*context, *draft_chain(next_token, context, gamma)][-gamma:]
 
 
 CHECKS = {
     exercises.check_row_duty: {
-        "right": lambda row, drafted: (drafted[:row], [*drafted, None][row]),
+        "right": row_duty,
         "which it has seen already": lambda row, drafted: (
             drafted[: row + 1], [*drafted, None][row]),
         "hides all after the first 0": lambda row, drafted: (
@@ -53,26 +62,26 @@ CHECKS = {
         "raised IndexError": lambda row, drafted: (drafted[:row], drafted[row]),
     },
     exercises.check_draft_chain: {
-        "right": chain,
+        "right": draft_chain,
         "same context": lambda f, context, gamma: [f(context) for _ in range(gamma)],
         "returns the context too": lambda f, context, gamma: [
-            *context, *chain(f, context, gamma)],
+            *context, *draft_chain(f, context, gamma)],
         "changes the context": in_place,
         "newest token alone": newest_only,
         "cut with text[len(context):]": cut_from_the_end,
-        "returns 1 token where gamma is 0": lambda f, context, gamma: chain(
+        "returns 1 token where gamma is 0": lambda f, context, gamma: draft_chain(
             f, context, max(gamma, 1)),
-        "returns 4 tokens where gamma is 3": lambda f, context, gamma: chain(
+        "returns 4 tokens where gamma is 3": lambda f, context, gamma: draft_chain(
             f, context, gamma + 1),
-        "it returns None, not a list": lambda f, context, gamma: (
-            chain(f, context, gamma) or None),
+        "it returned None": lambda f, context, gamma: (
+            draft_chain(f, context, gamma) or None),
         "not a list of tokens": lambda f, context, gamma: f(context),
-        "it gives": lambda f, context, gamma: chain(f, context, gamma)[::-1],
+        "it gives": lambda f, context, gamma: draft_chain(f, context, gamma)[::-1],
     },
     exercises.check_greedy_verdict: {
-        "right": lambda drafted, best: (kept(drafted, best), best[kept(drafted, best)]),
+        "right": greedy_verdict,
         "drafted[i] with row i + 1: use row i": lambda drafted, best: (
-            kept(drafted, best[1:]), best[-1]),
+            kept(drafted, [*best[1:], None]), best[-1]),
         "after the first mismatch": lambda drafted, best: (
             sum(d == b for d, b in zip(drafted, best, strict=False)), best[-1]),
         "emits the rejected draft": lambda drafted, best: (
@@ -85,7 +94,7 @@ CHECKS = {
             *drafted[: kept(drafted, best)], best[kept(drafted, best)]],
         "which drafts are kept, [7]: return a pair": lambda drafted, best: (
             drafted[: kept(drafted, best)], best[kept(drafted, best)]),
-        "it returns None, not a pair": lambda drafted, best: next(
+        "it returned None": lambda drafted, best: next(
             ((i, best[i]) for i, d in enumerate(drafted) if d != best[i]), None),
         "the other way round": lambda drafted, best: (
             best[kept(drafted, best)], kept(drafted, best)),
@@ -93,27 +102,7 @@ CHECKS = {
     },
 }  # fmt: skip
 
-# What a reader writes over the stub of that name.
-SOLUTIONS = {
-    "row_duty": """
-def row_duty(row, drafted):
-    return drafted[:row], drafted[row] if row < len(drafted) else None
-""",
-    "draft_chain": """
-def draft_chain(next_token, context, gamma):
-    text = list(context)
-    for _ in range(gamma):
-        text.append(next_token(text))
-    return text[len(context):]
-""",
-    "greedy_verdict": """
-def greedy_verdict(drafted, best):
-    accepted = 0
-    while accepted < len(drafted) and drafted[accepted] == best[accepted]:
-        accepted += 1
-    return accepted, best[accepted]
-""",
-}
+SOLUTIONS = sources(row_duty, draft_chain, greedy_verdict)
 
 # With one of the museum's mistakes in the core's place, these cells print something else.
 NEEDS = ["pair = load_pair", "def copying(text)", "def by_last(text)"]

@@ -7,6 +7,7 @@ import random
 
 import numpy as np
 
+from exercise_cases import sources
 from specdec_core.lab import exercises
 
 
@@ -23,32 +24,38 @@ def softmax(row):
 
 
 def residual(p, q):
-    return scaled(rest(p, q)) if sum(rest(p, q)) > 0 else p
+    rest = [max(a - b, 0) for a, b in zip(p, q, strict=True)]
+    total = sum(rest)
+    return [x / total for x in rest] if total > 0 else p
 
 
-def right_token(p, q, draw, u):
+def one_token(p, q, draw, u):
     x = draw(q)
     return x if u * q[x] < p[x] else draw(residual(p, q))
+
+
+def expected_acceptance(p, q):
+    return sum(min(a, b) for a, b in zip(p, q, strict=True))
 
 
 def then(after):
     """The right verdict, and another token after a rejection."""
 
-    def one_token(p, q, draw, u):
+    def wrong(p, q, draw, u):
         x = draw(q)
         return x if u * q[x] < p[x] else after(p, q, draw)
 
-    return one_token
+    return wrong
 
 
 def keeping(keep):
     """Another verdict, and the right residual."""
 
-    def one_token(p, q, draw, u):
+    def wrong(p, q, draw, u):
         x = draw(q)
         return x if keep(p[x], q[x], u) else draw(residual(p, q))
 
-    return one_token
+    return wrong
 
 
 def argmax_draft(p, q, draw, u):
@@ -81,6 +88,19 @@ def until_kept(p, q, draw, u):
     while not u * q[x] < p[x]:
         x = draw(q)
     return x
+
+
+def throws_the_draft_away(p, q, draw, u):
+    draw(q)
+    return draw(p)
+
+
+def half_as_often(p, q, draw, u):
+    """Exact, as the second draw gives all that is missing; half of the good drafts are lost."""
+    x = draw(q)
+    if u * q[x] < 0.5 * min(p[x], q[x]):
+        return x
+    return draw(scaled([a - 0.5 * min(a, b) for a, b in zip(p, q, strict=True)]))
 
 
 def forgets_to_return(p, q, draw, u):
@@ -120,7 +140,7 @@ CHECKS = {
         "it gives (0.5, 0.5) where (0, 1) is right": lambda p, q: [1 / len(p)] * len(p),
     },
     exercises.check_one_token: {
-        "right": right_token,
+        "right": one_token,
         "it draws from p again, mistake M1: it writes by (0.72, 0.28)": then(
             lambda p, q, draw: draw(p)
         ),
@@ -153,12 +173,15 @@ CHECKS = {
         "it draws a third time": until_kept,
         "on some path it returns None": forgets_to_return,
         "nothing was drafted": lambda p, q, draw, u: draw(p),
+        "every draft is thrown away for a second draw; the drafted word comes out in 0.56 of the "
+        "runs and could in 0.8": throws_the_draft_away,
+        "law is p, but the drafted word comes out in 0.7 of the runs and could in": half_as_often,
         "is the residual written?": then(lambda p, q, draw: draw(None)),
         "use it in a comparison": keeping(lambda p, q, u: float(u) < p / q),
         "and the tokens are 0, 1, ...": lambda p, q, draw, u: draw(q) + 1,
     },
     exercises.check_expected_acceptance: {
-        "right": lambda p, q: sum(map(min, p, q)),
+        "right": expected_acceptance,
         "this is TV(p, q)": lambda p, q: 1 - sum(map(min, p, q)),
         "the half in TV is missing": lambda p, q: 2 * sum(map(min, p, q)) - 1,
         "without the min": lambda p, q: sum(b * (a / b) for a, b in zip(p, q, strict=True)),
@@ -178,26 +201,7 @@ CHECKS = {
     },
 }
 
-# What a reader writes over the stub of that name.
-SOLUTIONS = {
-    "residual": """
-def residual(p, q):
-    rest = [max(a - b, 0) for a, b in zip(p, q)]
-    total = sum(rest)
-    return [x / total for x in rest] if total > 0 else p
-""",
-    "one_token": """
-def one_token(p, q, draw, u):
-    x = draw(q)
-    if u * q[x] < p[x]:
-        return x
-    return draw(residual(p, q))
-""",
-    "expected_acceptance": """
-def expected_acceptance(p, q):
-    return sum(min(a, b) for a, b in zip(p, q))
-""",
-}
+SOLUTIONS = sources(residual, one_token, expected_acceptance)
 
 # Cells whose output must change when the mistake is installed before the first cell.
 _TOY = ["print(first_token_law(speculative_decode, [0.6, 0.4]"]

@@ -9,15 +9,45 @@ from random import Random
 import numpy as np
 import torch
 
+from exercise_cases import sources
 from specdec_core.lab import exercises
 from specdec_core.lab.exercises.whole_loop import reference_decode
 
 
-def kept(p, q, drafted, coins):
-    for i, (x, u) in enumerate(zip(drafted, coins, strict=True)):
-        if not u * q[i][x] < p[i][x]:
+def count_kept(p, q, drafted, coins):
+    for i, x in enumerate(drafted):
+        if not coins[i] * q[i][x] < p[i][x]:
             return i
     return len(drafted)
+
+
+def cut_block(block, stop_tokens, room):
+    for i, token in enumerate(block):
+        if token in stop_tokens or i + 1 == room:
+            return block[: i + 1]
+    return block
+
+
+def my_decode(p, q, gamma, max_new_tokens, stop_tokens, randomness):
+    text = []
+    while True:
+        drafted = []
+        for _ in range(min(gamma, max_new_tokens - len(text) - 1)):
+            drafted.append(int(randomness.categorical(q(text + drafted))))
+        befores = [text + drafted[:i] for i in range(len(drafted) + 1)]
+        kept = int(
+            randomness.first_rejection(
+                torch.tensor([p(befores[i])[x] for i, x in enumerate(drafted)]),
+                torch.tensor([q(befores[i])[x] for i, x in enumerate(drafted)]),
+            )
+        )
+        weights = p(befores[kept])
+        if kept < len(drafted):
+            weights = (weights - q(befores[kept])).clamp(min=0)
+        block = [*drafted[:kept], int(randomness.categorical(weights))]
+        text += cut_block(block, stop_tokens, max_new_tokens - len(text))
+        if text[-1] in stop_tokens or len(text) == max_new_tokens:
+            return text
 
 
 def wiping(count):
@@ -40,13 +70,6 @@ def passes(test):
         return sum(1 for _ in itertools.takewhile(lambda row: test(*row), rows))
 
     return count
-
-
-def cut(block, stop_tokens, room):
-    for i, token in enumerate(block[:room]):
-        if token in stop_tokens:
-            return block[: i + 1]
-    return block[:room]
 
 
 def loop(p, q, gamma, max_new_tokens, stop_tokens, randomness, slip=None):
@@ -115,7 +138,7 @@ def written(block, stop_tokens, room, slip):
     careless = {"long": block, "inside": block[:room], "endless": []}
     if slip in careless:
         return careless[slip]
-    return cut(block, stop_tokens[:1] if slip == "one id" else stop_tokens, room)
+    return cut_block(block, stop_tokens[:1] if slip == "one id" else stop_tokens, room)
 
 
 def loop_from_one_context(p, q, gamma, max_new_tokens, stop_tokens, randomness):
@@ -128,7 +151,7 @@ def loop_from_one_context(p, q, gamma, max_new_tokens, stop_tokens, randomness):
     while len(text) < max_new_tokens and not set(text[-1:]) & set(stop_tokens):
         start, room = len(text), max_new_tokens - len(text)
         drafted = [int(randomness.categorical(q(text))) for _ in range(min(gamma, room - 1))]
-        text += cut(judged(p, recorded, text, drafted, randomness, None), stop_tokens, room)
+        text += cut_block(judged(p, recorded, text, drafted, randomness, None), stop_tokens, room)
     return text
 
 
@@ -141,39 +164,39 @@ def slipped(name):
 
 CHECKS = {
     exercises.check_count_kept: {
-        "right": wiping(lambda *a: torch.tensor(kept(*a))),
+        "right": wiping(lambda *a: torch.tensor(count_kept(*a))),
         "(mistake M9)": lambda p, q, drafted, coins: sum(
             u * q[i][x] < p[i][x] for i, (x, u) in enumerate(zip(drafted, coins, strict=True))
         ),
-        "(mistake M6)": lambda p, q, drafted, coins: kept(p, q, drafted, coins[:1] * len(coins)),
+        "(mistake M6)": lambda p, q, x, u: count_kept(p, q, x, u[:1] * len(u)),
         "with p alone": passes(lambda p, q, x, u: u < p[x]),
         "(mistake M5)": passes(lambda p, q, x, u: p[x] == max(p)),
         "never looks at the coins": passes(lambda p, q, x, u: q[x] <= p[x]),
-        "(mistake M11)": lambda p, q, drafted, coins: kept(p[1:], q, drafted, coins),
-        "counts the rejected draft": lambda *a: min(kept(*a) + 1, len(a[2])),
-        "last kept draft": lambda *a: kept(*a) - 1,
+        "(mistake M11)": lambda p, q, drafted, coins: count_kept(p[1:], q, drafted, coins),
+        "counts the rejected draft": lambda *a: min(count_kept(*a) + 1, len(a[2])),
+        "last kept draft": lambda *a: count_kept(*a) - 1,
         "with p = 0 even u = 0": passes(lambda p, q, x, u: u * q[x] <= p[x]),
         "it gives 0 where": lambda *a: 0,
         "it raised IndexError": lambda p, q, drafted, coins: drafted[9],
         "it gives 0 where 1 is right": wiping(lambda *a: 0),
         "it returns 'two'": lambda *a: "two",
-        "', not a whole number": lambda *a: str(kept(*a)),
-        ".9, not a whole number": lambda *a: kept(*a) + 0.9,
-        "it returns True, not a whole number": lambda p, q, x, u: kept(p, q, x, u) == len(x),
-        "it returns None, not a whole number": lambda *a: kept(*a) or None,
+        "', not a whole number": lambda *a: str(count_kept(*a)),
+        ".9, not a whole number": lambda *a: count_kept(*a) + 0.9,
+        "it returns True, not a whole number": lambda p, q, x, u: count_kept(p, q, x, u) == len(x),
+        "it returned None": lambda *a: count_kept(*a) or None,
     },
     exercises.check_cut_block: {
-        "right": lambda *a: torch.tensor(cut(*a)),
+        "right": lambda *a: torch.tensor(cut_block(*a)),
         "inside the block goes unnoticed": lambda block, stops, room: block[:room],
-        "there may be several": lambda block, stops, room: cut(block, stops[:1], room),
-        "past max_new_tokens": lambda block, stops, room: cut(block, stops, 99),
+        "there may be several": lambda block, stops, room: cut_block(block, stops[:1], room),
+        "past max_new_tokens": lambda block, stops, room: cut_block(block, stops, 99),
         "throws the stop token away": lambda block, stops, room: [
-            x for x in cut(block, stops, room) if x not in stops
+            x for x in cut_block(block, stops, room) if x not in stops
         ],
         "longer than the room": lambda block, stops, room: (
-            [] if len(cut(block, stops, 99)) > room else cut(block, stops, 99)
+            [] if len(cut_block(block, stops, 99)) > room else cut_block(block, stops, 99)
         ),
-        "one place empty": lambda block, stops, room: cut(block, stops, 99)[: room - 1],
+        "one place empty": lambda block, stops, room: cut_block(block, stops, 99)[: room - 1],
         "ends at the first": lambda block, stops, room: (
             block[: len(block) - next((i for i, x in enumerate(block[::-1]) if x in stops), 0)][
                 :room
@@ -181,14 +204,15 @@ CHECKS = {
         ),
         "where [5, 6, 7] is right": lambda block, stops, room: block[:1],
         "it returns 3, not a list of token ids": lambda block, stops, room: len(block),
-        "it returns '567'": lambda block, stops, room: "".join(map(str, cut(block, stops, room))),
-        "it returns array([[5, 6, 7]])": lambda *a: np.array([cut(*a)]),
-        "it returns None, not a list": lambda b, stops, room: (
-            b if cut(b, stops, room) == b else None
+        "it returns '567'": lambda *a: "".join(map(str, cut_block(*a))),
+        "it returns array([[5, 6, 7]])": lambda *a: np.array([cut_block(*a)]),
+        "it returned None": lambda b, stops, room: (
+            b if cut_block(b, stops, room) == b else None
         ),
     },
     exercises.check_my_decode: {
-        "right": reference_decode,
+        "right": my_decode,
+        "right, as the package has it": reference_decode,
         "this is mistake M1: after a rejection, draw from p": slipped("target"),
         "this is mistake M7: bonus token is the most likely one": slipped("argmax bonus"),
         "this is mistake M8: bonus token drawn from the draft": slipped("draft bonus"),
@@ -213,7 +237,7 @@ CHECKS = {
         "it ends before max_new_tokens": lambda p, q, gamma, most, stops, randomness: [
             int(randomness.categorical(p([])))
         ],
-        "it returns None; return the list": lambda *a: reference_decode(*a) and None,
+        "it returned None": lambda *a: my_decode(*a) and None,
         ".9": lambda *a: [token + 0.9 for token in reference_decode(*a)],
         "it returns 7": lambda p, q, gamma, most, stops, randomness: (
             (randomness.categorical(p([])) and 7) or 7
@@ -224,43 +248,7 @@ CHECKS = {
     },
 }  # fmt: skip
 
-# What a reader writes over the stub of that name.
-SOLUTIONS = {
-    "count_kept": """
-def count_kept(p, q, drafted, coins):
-    for i, x in enumerate(drafted):
-        if not coins[i] * q[i][x] < p[i][x]:
-            return i
-    return len(drafted)
-""",
-    "cut_block": """
-def cut_block(block, stop_tokens, room):
-    for i, token in enumerate(block):
-        if token in stop_tokens or i + 1 == room:
-            return block[: i + 1]
-    return block
-""",
-    "my_decode": """
-def my_decode(p, q, gamma, max_new_tokens, stop_tokens, randomness):
-    text = []
-    while True:
-        drafted = []
-        for _ in range(min(gamma, max_new_tokens - len(text) - 1)):
-            drafted.append(int(randomness.categorical(q(text + drafted))))
-        rows = [text + drafted[:i] for i in range(len(drafted) + 1)]
-        kept = int(randomness.first_rejection(
-            torch.tensor([float(p(row)[x]) for row, x in zip(rows, drafted)]),
-            torch.tensor([float(q(row)[x]) for row, x in zip(rows, drafted)]),
-        ))
-        weights = p(rows[kept])
-        if kept < len(drafted):
-            weights = (weights - q(rows[kept])).clamp(min=0)
-        block = [*drafted[:kept], int(randomness.categorical(weights))]
-        text += cut_block(block, stop_tokens, max_new_tokens - len(text))
-        if text[-1] in stop_tokens or len(text) == max_new_tokens:
-            return text
-""",
-}
+SOLUTIONS = sources(count_kept, cut_block, my_decode)
 
 # With one of the museum's mistakes in the core's place, these cells print something else.
 NEEDS = [

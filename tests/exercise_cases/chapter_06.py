@@ -8,8 +8,18 @@ from itertools import cycle
 import numpy as np
 import torch
 
+from exercise_cases import sources
 from specdec_core import largest_difference, marginal, total_variation
 from specdec_core.lab import exercises
+
+
+def distance(law, other):
+    outcomes = law.keys() | other.keys()
+    return 0.5 * sum(abs(law.get(t, 0) - other.get(t, 0)) for t in outcomes)
+
+
+def same_law(law, target_law):
+    return total_variation(law, target_law) < 1e-9
 
 
 def plan_samples(power, wanted):
@@ -57,13 +67,9 @@ def in_turn(function, *kinds):
     return lambda *arguments: next(turns)(function(*arguments))
 
 
-def near(law, target):
-    return total_variation(law, target) < 1e-9
-
-
 CHECKS = {
     exercises.check_distance: {
-        "right": in_turn(total_variation, np.float32, torch.tensor, float, np.array),
+        "right": in_turn(distance, np.float32, torch.tensor, float, np.array),
         "it lacks the half": lambda a, b: 2 * total_variation(a, b),
         "its differences cancel": lambda a, b: sum(a.get(t, 0) - b.get(t, 0) for t in a | b),
         "the first law only": lambda a, b: 0.5 * sum(abs(a[t] - b.get(t, 0)) for t in a),
@@ -80,12 +86,12 @@ CHECKS = {
         "it returns True, not a number": lambda a, b: total_variation(a, b) > 0,
         "it returns '0.4', not a number": lambda a, b: str(round(total_variation(a, b), 9)),
         "it returns array([0.4, 0.4])": lambda a, b: np.array([total_variation(a, b)] * 2).round(9),
-        "it returns None, not a number": lambda a, b: (
+        "it returned None": lambda a, b: (
             total_variation(a, b) if 0.5 in a.values() or a.keys() == b.keys() else None
         ),
     },
     exercises.check_right_law: {
-        "right": in_turn(near, np.bool_, torch.tensor, bool, np.array),
+        "right": in_turn(same_law, np.bool_, torch.tensor, bool, np.array),
         "lets M7 through": lambda law, target: (
             total_variation(marginal(law, 1), marginal(target, 1)) < 1e-9
         ),
@@ -97,8 +103,8 @@ CHECKS = {
         "lets M1 through": lambda law, target: True,
         "it fails a right decoder": lambda law, target: False,
         "not True or False": total_variation,
-        "it returns 1, not True": lambda law, target: int(near(law, target)),
-        "it returns array([ True])": lambda law, target: np.array([near(law, target)]),
+        "it returns 1, not True": lambda law, target: int(same_law(law, target)),
+        "it returns array([ True])": lambda law, target: np.array([same_law(law, target)]),
         "use .get(tokens, 0)": lambda law, target: all(
             abs(law[t] - target[t]) < 1e-9 for t in law | target
         ),
@@ -123,29 +129,7 @@ CHECKS = {
     },
 }
 
-# What a reader writes over the stub of that name.
-SOLUTIONS = {
-    "distance": """
-def distance(law, other):
-    outcomes = law.keys() | other.keys()
-    return 0.5 * sum(abs(law.get(t, 0) - other.get(t, 0)) for t in outcomes)
-""",
-    "same_law": """
-def same_law(law, target_law):
-    return total_variation(law, target_law) < 1e-9
-""",
-    "plan_samples": """
-def plan_samples(power, wanted):
-    high = 1
-    while power(high) < wanted:
-        high *= 2
-    low = high // 2
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (low, middle) if power(middle) >= wanted else (middle, high)
-    return high
-""",
-}
+SOLUTIONS = sources(distance, same_law, plan_samples)
 
 # Cells that must print something else when a mistake of the museum stands in for the core, and
 # the cells they need beyond the first.

@@ -23,7 +23,7 @@ from specdec_core.lab.exercises.chapter_05 import (
     check_write_rows,
 )
 from specdec_core.lab.exercises.chapter_06 import check_distance, check_plan, check_right_law
-from specdec_core.lab.exercises.verdicts import compare_prediction
+from specdec_core.lab.exercises.verdicts import compare_choice, compare_prediction
 from specdec_core.lab.exercises.whole_loop import check_my_decode
 
 __all__ = [
@@ -48,5 +48,6 @@ __all__ = [
     "check_rows_fed",
     "check_tokens_per_forward",
     "check_write_rows",
+    "compare_choice",
     "compare_prediction",
 ]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dis
 import math
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -12,6 +11,7 @@ from specdec_core.lab.exercises.verdicts import (
     NOT_ATTEMPTED,
     as_number,
     as_truth,
+    attempted,
     call,
     verdict,
 )
@@ -49,13 +49,6 @@ def _round(drafted: int, accepted: int) -> Round:
                  (0, accepted + 1), (0, accepted + 1))  # fmt: skip
 
 
-def _untouched(function: Callable) -> bool:
-    """Whether a function's body holds nothing but `...`, `pass` or a docstring."""
-    idle = {"RESUME", "NOP", "LOAD_CONST", "RETURN_VALUE", "RETURN_CONST"}
-    code = getattr(function, "__code__", None)
-    return code is not None and {step.opname for step in dis.get_instructions(code)} <= idle
-
-
 # Means that differ, one of them no whole number: a constant or a rounded answer fails at least one.
 RUNS = (
     [_round(4, 4), _round(4, 1)],
@@ -65,12 +58,10 @@ RUNS = (
 )
 
 
+@attempted
 def check_tokens_per_forward(function: Callable[[Sequence[Round]], float]) -> None:
     """Exercise 1: mean tokens emitted per round."""
     answers = [call(function, list(rounds)) for rounds in RUNS]
-    if answers[0] == (None, None) and _untouched(function):
-        print(NOT_ATTEMPTED)
-        return
     numbers = {as_number(answer) for answer, _ in answers}
     constant = numbers.pop() if len(numbers) == 1 else None
     for rounds, (answer, problem) in zip(RUNS, answers, strict=True):
@@ -84,8 +75,6 @@ def check_tokens_per_forward(function: Callable[[Sequence[Round]], float]) -> No
 
 
 def _explain_ratio(answer: object, rounds: Sequence[Round]) -> str | None:
-    if answer is None:
-        return "it returned None: a result is given back by return, print only shows it"
     number = as_number(answer)
     if number is None:
         return f"it returns {answer!r}, not a number"
@@ -115,24 +104,26 @@ KEEP_CASES = (
     (0.3, 0.6, 0.45, True),
     (0.3, 0.6, 0.5, False),
     (1e-320, 1e-310, 0.5, False),
+    (2e-9, 1e-9, 0.5, True),
+    (2e-30, 1e-30, 0.5, True),
 )
+# Where p and q are this small, a word that should stay is lost to what was added to one of them.
+TINY = 1e-8
 
 
+@attempted
 def check_keep(function: Callable[[float, float, float], bool]) -> None:
     """Exercise 2: u * q < p."""
     for p, q, u, kept in KEEP_CASES:
         answer, problem = call(function, p, q, u)
-        if answer is None and problem is None:
-            if _untouched(function):
-                print(NOT_ATTEMPTED)
-                return
-            problem = "it returned None: return True or False"
-        elif problem is None and as_truth(answer) is None:
+        if problem is None and as_truth(answer) is None:
             problem = f"it returns {answer!r}, not True or False"
         elif problem is None and as_truth(answer) != kept:
             least = min(Fraction(1), Fraction(p) / Fraction(q))
             fate = "kept" if kept else "rejected"
             problem = f"the word must be {fate}: it is kept where u is below {float(least):.3g}"
+            if kept and p < TINY:
+                problem += "; add nothing to p or q, however small (mistake M14 of the museum)"
         if problem:
             verdict(f"{problem} (p = {p:g}, q = {q:g}, u = {u:g})")
             return

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 from specdec_core.lab.exercises.verdicts import (
-    NOT_ATTEMPTED,
     as_number,
     as_wholes,
+    attempted,
     call,
     verdict,
 )
@@ -17,13 +17,11 @@ from specdec_core.models import TableModel
 ROWS_CASES = ((5, 24, True), (5, 24, False), (1, 4, True), (1, 4, False), (9, 1, False))
 
 
+@attempted
 def check_rows_fed(function: Callable[[int, int, bool], int]) -> None:
     """Exercise 1: tokens read to write n more, with a cache and without."""
     for prompt, new, cached in ROWS_CASES:
         answer, problem = call(function, prompt, new, cached)
-        if answer is None and problem is None:
-            print(NOT_ATTEMPTED)
-            return
         if problem is None and as_number(answer) is None:
             problem = f"it returns {answer!r}, not a number"
         elif problem is None and answer != rows_fed(prompt, new, cached):
@@ -76,6 +74,7 @@ def _next(prefix: Sequence[int]) -> int:
 LOOP_CASES = (([3, 7, 1, 4], 6), ([5, 2], 3))
 
 
+@attempted
 def check_greedy_loop(function: Callable[[TableModel, list[int], int], list[int]]) -> None:
     """Exercise 2: greedy decoding in which no token is read twice."""
     for prompt, new in LOOP_CASES:
@@ -84,9 +83,6 @@ def check_greedy_loop(function: Callable[[TableModel, list[int], int], list[int]
         model.calls.clear()
         given = list(prompt)
         answer, problem = call(function, model, given, new)
-        if answer is None and problem is None:
-            print(NOT_ATTEMPTED)
-            return
         problem = problem or _explain_loop(answer, model.calls, prompt, right)
         if problem is None and given != prompt:
             problem = "it changes the caller's list `prompt`: work on a copy, list(prompt)"
@@ -138,13 +134,11 @@ TIMES_CASES = (
 )
 
 
+@attempted
 def check_most_tokens(function: Callable[[Mapping[int, float]], int]) -> None:
     """Exercise 3: the largest n that costs at most twice a forward over one token."""
     for times in TIMES_CASES:
         answer, problem = call(function, dict(times))
-        if answer is None and problem is None:
-            print(NOT_ATTEMPTED)
-            return
         if problem is None and as_number(answer) is None:
             problem = f"it returns {answer!r}, not a number"
         elif problem is None and answer != most_tokens(times):

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from itertools import takewhile
 
-from specdec_core.lab.exercises.verdicts import over
+from specdec_core.lab.exercises.verdicts import attempted, over
 
 DRAFTS = ("a", "b", "c", "d")
 
 
+@attempted
 def check_row_duty(function: Callable[[int, Sequence[str]], tuple]) -> None:
     """Exercise 1: the drafted tokens a row sees, and the one it judges."""
     cases = [(i, list(row)) for row in (DRAFTS, DRAFTS[:2]) for i in range(len(row) + 1)]
@@ -41,6 +42,7 @@ def _next(context: Sequence[int]) -> int:
     return (3 * sum(context) + len(context)) % 11
 
 
+@attempted
 def check_draft_chain(function: Callable[[Callable, Sequence[int], int], Sequence[int]]) -> None:
     """Exercise 2: gamma tokens, each from the context and the drafts before it."""
 
@@ -52,9 +54,9 @@ def check_draft_chain(function: Callable[[Callable, Sequence[int], int], Sequenc
     over(cases, tried, _explain_tried, "context {}, gamma {}".format)
 
 
-def _explain_tried(tried: tuple | None, context: Sequence[int], gamma: int) -> str | None:
+def _explain_tried(tried: tuple, context: Sequence[int], gamma: int) -> str | None:
     """What is wrong with the drafts, or with the context after the call."""
-    answer, after = tried or (None, context)
+    answer, after = tried
     problem = _explain_chain(answer, context, gamma)
     if problem is None and after != context:
         return "it changes the context it was given: make a list of your own first"
@@ -111,6 +113,7 @@ VERDICTS = (
 )
 
 
+@attempted
 def check_greedy_verdict(function: Callable[[Sequence[int], Sequence[int]], tuple]) -> None:
     """Exercise 3: how many drafts are kept, and the token after them."""
     cases = [(list(drafted), list(best)) for drafted, best in VERDICTS]

@@ -9,14 +9,15 @@ from __future__ import annotations
 import math
 import random
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from operator import index
 
 import numpy as np
 import torch
 
 from specdec_core.exact import exact_law
-from specdec_core.lab.exercises.verdicts import NOT_ATTEMPTED, as_number, call, verdict
-from specdec_core.randomness import Randomness
+from specdec_core.lab.exercises.verdicts import as_number, attempted, call, verdict
+from specdec_core.randomness import Enumerated, Randomness
 
 Row = list[float]
 # p and q; the first is the chapter's, the others tell apart what agrees on two tokens.
@@ -86,13 +87,11 @@ def _as_row(answer: object, size: int) -> tuple[Row | None, str | None]:
     return row, None
 
 
+@attempted
 def check_residual(function: Callable[[Row, Row], Sequence[float]]) -> None:
     """Exercise 1: max(p - q, 0) over its sum; p itself where p = q."""
     for p, q in (*CASES, EQUAL):
         answer, problem = call(function, list(p), list(q))
-        if answer is None and problem is None:
-            print(NOT_ATTEMPTED)
-            return
         if p != q and 0 not in p and problem and "ZeroDivisionError" in problem:
             problem = f"{NEGATIVE}: p - q adds up to 0"
         row, problem = (None, problem) if problem else _as_row(answer, len(p))
@@ -178,6 +177,7 @@ class Table:
         self._randomness = randomness
         self.u = Coin(Uniform(randomness))
         self.rows: list[Row] = []
+        self.tokens: list[int] = []
 
     def draw(self, row: Sequence[float]) -> int:
         """Walk up `row` with a fresh uniform; past its sum, the last index comes out."""
@@ -190,26 +190,39 @@ class Table:
         edges = [min(sum(weights[: i + 1]), 1.0) for i in range(len(weights) - 1)]
         shares = [b - a for a, b in zip([0.0, *edges], [*edges, 1.0], strict=True)]
         shares = torch.tensor(shares, dtype=torch.float64).clamp(min=0)
-        return int(self._randomness.categorical(shares.where(shares > 1e-15, 0.0)))
+        self.tokens.append(int(self._randomness.categorical(shares.where(shares > 1e-15, 0.0))))
+        return self.tokens[-1]
 
 
 OneToken = Callable[[Row, Row, Callable[[Sequence[float]], int], Coin], int]
 
 
-def _law(function: OneToken, p: Row, q: Row) -> tuple[Row, list[list[Row]]]:
-    """The exact law of `function`, and the rows that each of its runs drew from."""
-    drawn: list[list[Row]] = []
+@dataclass
+class Outcomes:
+    """All runs of a function: its law, the rows each drew from, how often its first draw stayed."""
 
-    def run(randomness: Randomness) -> tuple[int]:
+    law: Row
+    drawn: list[list[Row]]
+    first: float
+
+
+def _outcomes(function: OneToken, p: Row, q: Row) -> Outcomes:
+    """Every run of `function` on one p and q."""
+    drawn: list[list[Row]] = []
+    first = 0.0
+
+    def run(randomness: Enumerated) -> tuple[int]:
+        nonlocal first
         table = Table(randomness)
-        token = function(list(p), list(q), table.draw, table.u)
+        token = index(function(list(p), list(q), table.draw, table.u))
         drawn.append(table.rows)
-        return (index(token),)
+        first += randomness.probability * (table.tokens[:1] == [token])
+        return (token,)
 
     law = exact_law(run)
     if any(token not in range(len(p)) for (token,) in law):
         raise ValueError(f"it returns {sorted(t for (t,) in law)}, and the tokens are 0, 1, ...")
-    return [law.get((i,), 0.0) for i in range(len(p))], drawn
+    return Outcomes([law.get((i,), 0.0) for i in range(len(p))], drawn, first)
 
 
 def _by_rule(
@@ -271,22 +284,18 @@ TOKEN_SLIPS: dict[str, OneToken] = {
 }
 
 
+@attempted
 def check_one_token(function: OneToken) -> None:
     """Exercise 2: the whole rule; its law is enumerated, not sampled."""
-    untouched = Table(_Never())
-    answer, problem = call(function, *map(list, CASES[0]), untouched.draw, untouched.u)
-    if answer is None and problem is None:
-        print(NOT_ATTEMPTED)
-        return
-    laws, dice = [], _dice()
+    found, dice = [], _dice()
     for p, q in (*CASES, EQUAL):
-        result, problem = call(_law, function, p, q)
+        outcomes, problem = call(_outcomes, function, p, q)
         problem = _rephrase(problem) if _dice() == dice else OWN_COIN
         if problem:
             verdict(f"{problem} (p = {_said(p)}, q = {_said(q)})")
             return
-        laws.append(result)
-    problem = _explain_laws([law for law, _ in laws]) or _explain_draft(laws)
+        found.append(outcomes)
+    problem = _explain_laws([outcomes.law for outcomes in found]) or _explain_draft(found)
     verdict(problem or _explain_zero(function))
 
 
@@ -297,15 +306,6 @@ def _dice() -> tuple:
     """Where the generators stand that a reader may use in place of u."""
     _, words, place, *_ = np.random.get_state()
     return random.getstate(), words.tobytes(), place, torch.get_rng_state().numpy().tobytes()
-
-
-class _Never:
-    """Randomness that takes the first outcome: enough to see whether anything is returned."""
-
-    coins = None
-
-    def categorical(self, probs: torch.Tensor) -> torch.Tensor:
-        return (probs > 0).long().argmax()
 
 
 def _rephrase(problem: str | None) -> str | None:
@@ -325,18 +325,28 @@ def _explain_laws(laws: Sequence[Row]) -> str | None:
     p, q = (*CASES, EQUAL)[wrong[0]]
     seen = f"it writes by {_said(laws[wrong[0]])} where p = {_said(p)} and q = {_said(q)}"
     for name, slip in TOKEN_SLIPS.items():
-        if all(_close(law, _law(slip, *case)[0]) for law, case in zip(laws, CASES, strict=False)):
+        slipped = (_outcomes(slip, *case).law for case in CASES)
+        if all(map(_close, laws, slipped)):
             return f"{name}: {seen}"
     return seen
 
 
-def _explain_draft(laws: Sequence[tuple[Row, list[list[Row]]]]) -> str | None:
-    """The law is right; was there a draft at all, and did it come first?"""
-    for (_, drawn), (_, q) in zip(laws, CASES, strict=False):
-        if not all(any(_close(row, q) for row in rows) for rows in drawn):
+def _explain_draft(found: Sequence[Outcomes]) -> str | None:
+    """The law is right; was there a draft, did it come first, and was it kept where it could be?"""
+    for seen, (p, q) in zip(found, CASES, strict=False):
+        if not all(any(_close(row, q) for row in rows) for rows in seen.drawn):
             return "the law is p, but no draw is from q: nothing was drafted"
-        if not all(_close(rows[0], q) for rows in drawn):
+        if not all(_close(rows[0], q) for rows in seen.drawn):
             return "the law is p, but draw from q first: the other draw follows a rejection"
+        alpha = sum(map(min, p, q))
+        if not math.isclose(seen.first, alpha, abs_tol=1e-9):
+            always = all(len(rows) == 2 for rows in seen.drawn)
+            thrown = "every draft is thrown away for a second draw; " if always else ""
+            return (
+                f"the law is p, but {thrown}the drafted word comes out in {seen.first:.3g} of the "
+                f"runs and could in {alpha:.3g}, the sum of min(p, q): keep it where u * q < p "
+                f"(p = {_said(p)}, q = {_said(q)})"
+            )
     return None
 
 
@@ -368,13 +378,11 @@ def _ways(p: Row, q: Row) -> Iterator[tuple[str, float]]:
     yield "it takes the larger of p and q", sum(max(a, b) for a, b in pairs)
 
 
+@attempted
 def check_expected_acceptance(function: Callable[[Row, Row], float]) -> None:
     """Exercise 3: sum min(p, q)."""
     for p, q in (CASES[1], CASES[2], CASES[0], EQUAL):
         answer, problem = call(function, list(p), list(q))
-        if answer is None and problem is None:
-            print(NOT_ATTEMPTED)
-            return
         right = sum(map(min, p, q))
         number = as_number(answer)
         if problem is None and number is None:

@@ -1,11 +1,11 @@
-"""Checks of chapter 05: rows after a round, rolling back a growing cache, finding a fault."""
+"""Checks of chapter 05: rows after a round, writing into a fixed buffer, finding a fault."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cache
 
-from specdec_core.lab.exercises.verdicts import as_whole, as_wholes, call, over
+from specdec_core.lab.exercises.verdicts import as_whole, as_wholes, attempted, call, over
 from specdec_core.lab.museum import Example, by_parity
 from specdec_core.randomness import Seeded
 
@@ -32,6 +32,7 @@ def rows_after(target: int, draft: int, gamma: int, accepted: int) -> tuple[int,
     return kept, min(drafted, kept)
 
 
+@attempted
 def check_rows_after(function: Callable[[int, int, int, int], tuple[int, int]]) -> None:
     """Exercise 1: rows of the target's and the draft's cache after a round."""
     over(
@@ -88,8 +89,8 @@ def _explain_draft(
 
 # Capacity, rows that are good, how many new ones; the last does not fit.
 BUFFERS = ((8, 5, 2), (8, 0, 3), (6, 4, 2), (9, 6, 1), (8, 6, 3))
-# What a function returns or how it fails, and the buffer it leaves; None where it does nothing.
-Written = tuple[object, str | None, list[str]] | None
+# What a function returns, or how it fails, and the buffer it leaves.
+Written = tuple[object, str | None, list[str]]
 
 
 def _buffer(capacity: int, length: int) -> list[str]:
@@ -100,6 +101,7 @@ def _new(count: int) -> list[str]:
     return [f"new {i}" for i in range(count)]
 
 
+@attempted
 def check_write_rows(function: Callable[[list[str], int, list[str]], int]) -> None:
     """Exercise 2: write rows into a buffer of fixed size by index; the new length comes back."""
 
@@ -108,15 +110,14 @@ def check_write_rows(function: Callable[[list[str], int, list[str]], int]) -> No
         answer, problem = call(function, buffer, length, _new(count))
         # An array among the rows could not be compared with a word.
         rows = [row if isinstance(row, str) else repr(row) for row in buffer]
-        idle = answer is None and problem is None and rows == _buffer(capacity, length)
-        return None if idle else (answer, problem, rows)
+        return answer, problem, rows
 
     over(BUFFERS, write, _explain_write, "a buffer of {}, length={}, {} new rows".format)
 
 
 def _explain_write(written: Written, capacity: int, length: int, count: int) -> str | None:
     before, new = _buffer(capacity, length), _new(count)
-    answer, problem, buffer = written or (None, None, before)
+    answer, problem, buffer = written
     if length + count > capacity:
         return _explain_overflow(problem, buffer, before)
     right = before[:length] + new
@@ -191,6 +192,7 @@ def _fault_cases() -> tuple[tuple[int, Rows, str], ...]:
     return (*cases, *HIDDEN)
 
 
+@attempted
 def check_find_fault(function: Callable[[int, Rows], str]) -> None:
     """Exercise 3: which cache is wrong, from the rows after each round."""
     over(

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from functools import cache
 
 from specdec_core.exact import Law, total_variation
-from specdec_core.lab.exercises.verdicts import as_number, as_truth, as_whole, over
+from specdec_core.lab.exercises.verdicts import as_number, as_truth, as_whole, attempted, over
 from specdec_core.lab.museum import MISTAKES
 
 # Two laws each. The first pair tells the slips apart; the last differs in what it can write at all.
@@ -24,6 +24,7 @@ ROUNDING = 1e-6
 LOOKUP = {"KeyError": "one law can hold an outcome that the other lacks; use .get(tokens, 0)"}
 
 
+@attempted
 def check_distance(function: Callable[[Law, Law], float]) -> None:
     """Exercise 1: half the sum of |law - other| over all outcomes of both."""
     over(DISTANCES, function, _explain_distance, "for {} and {}".format, LOOKUP)
@@ -87,6 +88,7 @@ def _laws(mistake: str) -> tuple[Law, Law]:
 ROUNDED: tuple[Law, Law] = ({(0,): 0.1 + 0.2, (1,): 0.7}, {(0,): 0.3, (1,): 0.7})
 
 
+@attempted
 def check_right_law(function: Callable[[Law, Law], bool]) -> None:
     """Exercise 2: pass a right decoder, catch M7 and others by their exact laws."""
     over(
@@ -138,6 +140,7 @@ class TooManyCalls(Exception):
     """The power was asked for too often."""
 
 
+@attempted
 def check_plan(function: Callable[[Callable[[int], float], float], int]) -> None:
     """Exercise 3: the smallest number of samples whose power is at least `wanted`."""
     over(

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import dis
 import math
 from collections.abc import Callable, Mapping, Sequence
 from copy import deepcopy
+from functools import wraps
 from numbers import Real
 
 NOT_ATTEMPTED = "not attempted"
@@ -30,12 +32,53 @@ def compare_prediction(mine: float | None, measured: float, unit: str) -> None:
         )
 
 
+def compare_choice(mine: str | None, seen: str, choices: Sequence[str]) -> None:
+    """Print which of a few names was predicted beside the one that was seen."""
+    if mine is None:
+        print(f"{NOT_ATTEMPTED}: no prediction; it is {seen}")
+    elif mine not in choices:
+        names = " or ".join(f'"{name}"' for name in choices)
+        verdict(f"a prediction is {names}, not {mine!r}")
+    else:
+        print(f"you said {mine}, it is {seen}")
+
+
+def attempted(check: Callable[[Callable], None]) -> Callable[[Callable], None]:
+    """A check that first looks whether the function was written at all."""
+
+    @wraps(check)
+    def checked(function: Callable) -> None:
+        if _untouched(function):
+            print(NOT_ATTEMPTED)
+        else:
+            check(function)
+
+    return checked
+
+
+def _untouched(function: Callable) -> bool:
+    """Whether a body holds nothing but `...`, `pass`, a docstring or `return None`.
+
+    Its instructions tell; the answer does not, since a function that only prints gives None too.
+    """
+    if not (code := getattr(function, "__code__", None)):
+        return False
+    idle = {"RESUME", "NOP", "LOAD_CONST", "RETURN_VALUE", "RETURN_CONST"}
+    steps = list(dis.get_instructions(code))
+    returned = {step.argval for step in steps if step.opname in ("LOAD_CONST", "RETURN_CONST")}
+    return {step.opname for step in steps} <= idle and returned <= {None, ...}
+
+
+RETURNED_NONE = "it returned None: return the answer, on every path; print only shows it"
+
+
 def call(function: Callable, *arguments: object) -> tuple[object, str | None]:
-    """The function's answer, or what went wrong in one phrase."""
+    """The function's answer, or what went wrong in one phrase; no exercise is answered by None."""
     try:
-        return function(*arguments), None
+        answer = function(*arguments)
     except Exception as error:  # a learner's code may raise anything
         return None, f"it raised {type(error).__name__}: {error}"
+    return answer, RETURNED_NONE if answer is None else None
 
 
 # --- Reading an answer ----------------------------------------------------------------------------
@@ -82,12 +125,6 @@ def as_truth(answer: object) -> bool | None:
 # --- A function tried on cases --------------------------------------------------------------------
 
 
-def attempts(function: Callable, cases: Sequence[tuple]) -> list[tuple[object, str | None]] | None:
-    """`call` on a deep copy of every case; None where the function never answers anything."""
-    tried = [call(function, *deepcopy(case)) for case in cases]
-    return None if all(answer is None and raised is None for answer, raised in tried) else tried
-
-
 def over(
     cases: Sequence[tuple],
     function: Callable,
@@ -100,14 +137,11 @@ def over(
     explain(answer, *case): what is wrong with the answer, or None. about(*case): the case in words
     that follow the problem. hints: what to add for an error of that name.
     """
-    tried = attempts(function, cases)
-    if tried is None:
-        print(NOT_ATTEMPTED)
-        return
-    for case, (answer, raised) in zip(cases, tried, strict=True):
-        if raised:
-            added = [f": {hint}" for name, hint in (hints or {}).items() if f" {name}: " in raised]
-            problem = raised + "".join(added)
+    for case in cases:
+        answer, problem = call(function, *deepcopy(case))
+        if problem:
+            added = [f": {hint}" for name, hint in (hints or {}).items() if f" {name}: " in problem]
+            problem += "".join(added)
         else:
             problem = explain(answer, *case)
         if problem:

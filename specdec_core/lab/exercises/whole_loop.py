@@ -10,7 +10,7 @@ from torch import Tensor
 
 from specdec_core.decode import autoregressive_decode
 from specdec_core.exact import Law, exact_law, marginal, total_variation
-from specdec_core.lab.exercises.verdicts import NOT_ATTEMPTED, as_wholes, call, verdict
+from specdec_core.lab.exercises.verdicts import as_wholes, attempted, call, verdict
 from specdec_core.lab.museum import MISTAKES, Example, always, by_last, by_parity
 from specdec_core.lab.museum.pieces import Relayed
 from specdec_core.randomness import Randomness, Seeded
@@ -137,10 +137,6 @@ SUSPECTS = ("M1", "M7", "M8", "M11", "M3", "M5", "M6", "M9")
 MOST_CALLS = 400
 
 
-class Untouched(Exception):
-    """The function did nothing and returned None."""
-
-
 class Wrong(Exception):
     """What is wrong, in words that follow *wrong because*."""
 
@@ -182,6 +178,7 @@ class Watched(Relayed):
         return index
 
 
+@attempted
 def check_my_decode(function: Decoder) -> None:
     """Exercise 3: the exact law of a learner's loop against the target's, on toys."""
     try:
@@ -189,8 +186,6 @@ def check_my_decode(function: Decoder) -> None:
         for toy in (*TOYS, STOPPING):
             _check_law(function, toy)
         _check_speed(function, COPY)
-    except Untouched:
-        print(NOT_ATTEMPTED)
     except Wrong as error:
         verdict(str(error))
     else:
@@ -215,8 +210,6 @@ def _run(function: Decoder, toy: Example, randomness: Watched) -> list[int]:
     answer, problem = call(function, rows(toy.target), rows(toy.draft), *arguments)
     if problem:
         raise Wrong(f"{randomness.refused or problem} ({_about(toy)})")
-    if answer is None and not randomness.calls:
-        raise Untouched
     tokens = as_wholes(answer)
     if tokens is None:
         raise Wrong(f"it returns {answer!r}; return the list of new tokens, whole numbers")
