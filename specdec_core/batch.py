@@ -28,6 +28,7 @@ from specdec_core.request import (
 from specdec_core.sampling import Sampling
 from specdec_core.text import Detokenize, Ending
 from specdec_core.texts import texts_of
+from specdec_core.threads import Threads
 from specdec_core.trace import Round, Trace
 from specdec_core.verify import Draft, verify
 
@@ -210,6 +211,7 @@ class _Batch:
         self.runs, self.choices, self.gamma, self.rule = list(runs), choices, gamma, rule
         self.sampling, self.draft_sampling = sampling, draft_sampling
         self.device, self.vocab_size = target.device, target.vocab_size
+        self.threads = Threads(target.threads)
         self.target = texts_of(target, capacity)
         self.draft = texts_of(drafter.model, capacity) if gamma else None
         self.drafter = drafter
@@ -217,11 +219,12 @@ class _Batch:
     @torch.inference_mode()
     def decode(self) -> None:
         prompts = [run.text[:-1] for run in self.runs]
-        self.target.prefill(prompts)
-        if self.draft:
-            self.draft.prefill([self.drafter.readable(prompt) for prompt in prompts])
-        while self.runs:
-            self._round()
+        with self.threads:
+            self.target.prefill(prompts)
+            if self.draft:
+                self.draft.prefill([self.drafter.readable(prompt) for prompt in prompts])
+            while self.runs:
+                self._round()
 
     def _round(self) -> None:
         runs = self.runs

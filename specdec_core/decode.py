@@ -27,6 +27,7 @@ from specdec_core.request import (
 )
 from specdec_core.sampling import Sampling
 from specdec_core.text import Detokenize, Ending, TextStream
+from specdec_core.threads import Threads
 from specdec_core.trace import Round, Stats, Trace
 from specdec_core.verify import Draft, Verification, verify
 
@@ -74,14 +75,15 @@ def autoregressive_decode(
     ending = ending_of(text, max_new_tokens, stop_tokens, stop_strings, detokenize)
     rounds: list[Round] = []
     nothing = torch.empty(0, dtype=torch.int64, device=target.device)
-    _prefill(target, text)
-    while ending.reason is None:
-        p = _target_probs(target, text, nothing, sampling)[0]
-        drawn = randomness.categorical(p).reshape(1)
-        token, prob = torch.cat([drawn.double(), p.gather(-1, drawn).double()]).tolist()
-        check_finite(prob, "target", text)
-        text += ending.keep([int(token)])
-        rounds.append(_plain_round(int(token), target.length, ending.reason))
+    with Threads(target.threads):
+        _prefill(target, text)
+        while ending.reason is None:
+            p = _target_probs(target, text, nothing, sampling)[0]
+            drawn = randomness.categorical(p).reshape(1)
+            token, prob = torch.cat([drawn.double(), p.gather(-1, drawn).double()]).tolist()
+            check_finite(prob, "target", text)
+            text += ending.keep([int(token)])
+            rounds.append(_plain_round(int(token), target.length, ending.reason))
     return result_of(Trace(tuple(text[: -len(rounds)]), rounds), "full", stop_strings, detokenize)
 
 
@@ -169,10 +171,11 @@ def speculative_rounds(
     stop_tokens, stop_strings = check_stops(target, stop_tokens, stop_strings, detokenize)
     check_drafter(target, drafter, len(text), max_new_tokens)
     gamma = gamma if hasattr(gamma, "next") else check_gamma(gamma)
-    return _rounds(
+    rounds = _rounds(
         target, drafter, text, gamma, sampling, draft_sampling,
         ending_of(text, max_new_tokens, stop_tokens, stop_strings, detokenize), randomness, rule,
     )  # fmt: skip
+    return Threads(target.threads).each(rounds)
 
 
 @torch.inference_mode()

@@ -24,10 +24,19 @@ from specdec_core.cache import (
 from specdec_core.llama import LlamaForward, supports
 from specdec_core.randomness import upload
 from specdec_core.sampling import is_whole
+from specdec_core.threads import Threads
 
 # Longest text a cache is made for unless the caller says otherwise: memory grows with it.
 DEFAULT_MAX_LENGTH = 4096
 KEYS_VALUES = ("keys", "values")
+
+
+# Hidden size from which a second thread pays on a CPU.
+WIDE = 384
+
+
+def _width(model: PreTrainedModel) -> int:
+    return model.get_output_embeddings().weight.shape[1]
 
 
 class LanguageModel(Protocol):
@@ -35,12 +44,14 @@ class LanguageModel(Protocol):
 
     vocab_size: columns of the logits. max_length: most rows the cache can hold, None for any.
     length: rows in the cache now. forwards: forward passes so far, ever. device: of the logits.
+    threads: how many it is fastest in, on a CPU; None for as many as torch is set to.
     """
 
     vocab_size: int
     max_length: int | None
     forwards: int
     device: torch.device
+    threads: int | None
 
     @property
     def length(self) -> int: ...
@@ -100,6 +111,7 @@ class CausalLM:
         self.max_length: int | None = max_length
         self.vocab_size: int = model.get_output_embeddings().weight.shape[0]
         self.device = model.device
+        self.threads = 1 if self.device.type == "cpu" and _width(model) < WIDE else None
         self.forwards = 0
         self._cache = make_cache(model, max_length, growing)
         fast = not library and isinstance(self._cache, PreallocatedCache) and supports(model)
@@ -142,7 +154,8 @@ class CausalLM:
             )
         self._cache.truncate(length)
         self.forwards += 1
-        logits = (self.own or self._library)(ids, length, keep or 0)
+        with Threads(self.threads):
+            logits = (self.own or self._library)(ids, length, keep or 0)
         self._cache.advance(rows)
         return logits
 
@@ -185,6 +198,7 @@ class TableModel:
         self.vocab_size = vocab_size
         self.max_length: int | None = None
         self.device = torch.device("cpu")
+        self.threads: int | None = 1
         self.forwards = 0
         self._tokens: list[int] = []
 

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from specdec_core.models import CausalLM, LanguageModel
 from specdec_core.randomness import upload
+from specdec_core.threads import Threads
 
 
 class Texts(Protocol):
@@ -67,7 +68,8 @@ class LlamaTexts:
         added = tokens.shape[1]
         lengths = upload(self.lengths, torch.int64, self._model.device)
         self._model.forwards += 1
-        logits = self._model.own.many(tokens, lengths, max(self.lengths) + added, self._rows)
+        with Threads(self._model.threads):
+            logits = self._model.own.many(tokens, lengths, max(self.lengths) + added, self._rows)
         self.lengths = [length + added for length in self.lengths]
         return logits
 
