@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import pkgutil
 import re
+import sys
 from importlib import import_module
 
 import exercise_cases
 import pytest
 
 from specdec_core.lab import exercises
+from specdec_core.lab.exercises.verdicts import call
 
 
 def stub(*_):
@@ -64,6 +66,32 @@ def test_an_answer_that_is_only_printed_was_attempted(check, capsys):
     check(prints)
     printed = capsys.readouterr().out
     assert re.match("wrong because .*it return(s|ed) None: return .*", printed)
+
+
+def waits(*_):
+    """A loop whose condition never changes, and that asks nobody anything."""
+    n = 1
+    while n:
+        n += 1
+
+
+@pytest.mark.parametrize("check", CHECKS, ids=lambda c: c.__name__)
+def test_a_loop_without_end_is_ended(check, capsys):
+    check(waits)
+    assert "it does not end" in capsys.readouterr().out
+
+
+def test_what_watched_the_code_before_watches_it_again():
+    def watcher(*_):
+        return None
+
+    before = sys.gettrace()
+    sys.settrace(watcher)
+    try:
+        call(lambda: 1)
+        assert sys.gettrace() is watcher
+    finally:
+        sys.settrace(before)
 
 
 def test_predictions_are_set_beside_what_was_measured(capsys):

@@ -47,6 +47,21 @@ def test_a_bet_that_is_no_number_is_said_and_not_kept(capsys):
     assert read_bets() == {}
 
 
+@pytest.mark.parametrize("guess", [1e6, 0, -3, 49.5])
+def test_a_bet_outside_its_range_is_said_and_not_kept(guess, capsys):
+    keep_bet(replace(ASKED, guess=16.0))
+    settle(ASKED, guess, 10)
+    said = f"wrong because a guess goes from 1 to 49, not {guess:g}"
+    assert capsys.readouterr().out.strip() == said
+    assert read_bets() == {ASKED.name: replace(ASKED, guess=16.0)}
+
+
+@pytest.mark.parametrize("guess", [1, 49])
+def test_the_ends_of_the_range_are_guesses(guess):
+    settle(ASKED, guess, 10)
+    assert read_bets()[ASKED.name].guess == guess
+
+
 WRONG = {**asdict(ASKED), "low": 49}
 
 

@@ -116,3 +116,8 @@ def test_a_round_is_played_in_one_thread():
         assert set(seen) == {1} and torch.get_num_threads() == 2
     finally:
         torch.set_num_threads(threads)
+
+
+def test_letters_need_no_spaces_between():
+    stage = coin_tape_by_hand(drafted="A B A")
+    assert at(stage, drafted="aba").svg == at(stage, drafted="A, B, A").svg

@@ -275,7 +275,7 @@ def test_a_cache_that_overflows_is_explained(pair):
     small = load_pair("storyworld", dtype="float64", max_length=30)
     with pytest.raises(ValueError, match="do not fit the cache of 30"):
         record_caches(small, small.encode(PROMPT), seed=27, max_new_tokens=24, fault="M18")
-    pair.drafters = {"weak": pair.drafters["weak"], **pair.drafters}
+    pair = replace(pair, drafters={"weak": pair.drafters["weak"], **pair.drafters})
     with pytest.raises(ValueError, match="This drafter has no cache"):
         record_caches(pair, pair.encode(PROMPT))
 
@@ -301,3 +301,20 @@ def test_a_very_long_token_is_cut_and_stays_inside_its_cell(recorded, step):
     for node in cut:
         end = float(node.get("x")) + text_width(node.text)
         assert node.text.endswith("…") and min(r - end for r in rights if r > end) <= 10
+
+
+def test_a_step_past_the_run_becomes_its_last(pair):
+    stage = kv_ledger(pair, PROMPT, seed=27, max_new_tokens=8, step=99)
+    last = stage.state["step"]
+    assert last % 3 == 0 and last < 99
+    stage.state = {**stage.state, "step": last + 1}
+    assert stage.state["step"] == last
+    stage.state = {**stage.state, "step": last, "gamma": 8}
+    shorter = stage.state["step"]
+    assert shorter < last and f"Round {shorter // 3} of {shorter // 3}" in stage.sentence
+
+
+def test_a_long_prompt_gets_one_sentence(pair):
+    stage = kv_ledger(pair, PROMPT, max_new_tokens=8)
+    stage.state = {**stage.state, "prompt": " ".join(["Once upon a time ,"] * 60)}
+    assert re.fullmatch(r"The prompt has \d+ tokens; the ledger reads 120 or fewer.", stage.problem)

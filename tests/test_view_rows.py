@@ -33,6 +33,8 @@ def test_what_rounding_left_of_the_sum_is_scaled_away():
         ("1e999999999 0", "p must be numbers"),
         ("\u0660.\u0665 \u0660.\u0665", "p must be numbers"),
         ("1e400 0", "p must be probabilities; 1e400 is above 1"),
+        ("0,6 0,4", "p needs 2 to 3 numbers, not 4; write .6 for 0,6"),
+        ("0,6 .4", "p must be probabilities; 6 is above 1; write .6 for 0,6"),
         ("1", "p needs 2 to 3 numbers, not 1"),
         (".25 .25 .25 .25", "p needs 2 to 3 numbers, not 4"),
         (".5 .6", "p must be probabilities that add up to 1; these add up to 1.1"),

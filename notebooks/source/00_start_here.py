@@ -208,7 +208,8 @@ for step in speculative_rounds(
 # ## Is it still the target's text?
 #
 # The *temperature* says how much chance there is. At temperature 0 there is nothing random: the target
-# always writes its most likely word. So the two ways of decoding must agree word for word.
+# always writes its most likely word, which is called *greedy*. So the two ways of decoding must agree
+# word for word.
 
 # %%
 greedy = Sampling(temperature=0)

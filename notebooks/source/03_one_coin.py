@@ -19,9 +19,10 @@ from specdec_core.widgets import bet, coin_tape, mass_mover, proof_tree
 # %% [markdown]
 # ## The target rejects its favourite
 #
-# A run of the bundled pair. To see all of p and q at once, both models choose among their three likeliest
-# words (`top_k=3`). Round 7 drafts four words. The picture gives each its **coin**: a number u between 0
-# and 1. A word stays where its coin lands below the mark.
+# A run of the bundled pair. To see all of p and q at once, both models choose among their three
+# likeliest words (`top_k=3`): p, q and the target's law are then those of the shortened rows. Round 7
+# drafts four words. The picture gives each its **coin**: a number u between 0 and 1. A word stays where
+# its coin lands below the mark.
 
 # %%
 pair = load_pair("storyworld", dtype="float64")
@@ -33,7 +34,7 @@ coin_tape(run.trace, pair.decode, round=7)
 
 # %% [markdown]
 # *One* is rejected, and the word written in its place, the **corrected** one, is *Her*. Yet no word has a
-# higher p there than *One*: it is the target's favourite, as you will see.
+# higher p there than *One*: it is the target's favourite.
 #
 # **One question to keep in mind:** how can rejecting the target's favourite word *protect* the target's
 # law? And which words may be the corrected one?
@@ -58,15 +59,18 @@ coin_tape(run.trace, pair.decode, round=7)
 # Two words, 0 and 1. The target wants $p = (.6, .4)$. The draft offers $q = (.8, .2)$. The draft
 # has offered word 0. With which probability should it be kept?
 #
-# Then suppose the corrected word is a draw from p, as the target would draw. Over all runs, how often is
-# the word then word 0? The target wants .6.
+# Then take $p = (.2, .8)$, $q = (.6, .4)$, and suppose the corrected word is a draw from p. Over all
+# runs, how often is the word then word 0? The target wants .2.
 
 # %%
 my_kept = None
 my_first_word = None
 
 # %%
-first_word_bet = bet("03-first-word", "If a rejection draws from p: how often is it word 0?", 0, 1, "of the runs", step=0.01)
+first_word_bet = bet(
+    "03-first-word", "p = (.2, .8), q = (.6, .4), rejections draw from p: how often word 0?",
+    0, 1, "of the runs", step=0.01,
+)
 first_word_bet
 
 # %% [markdown]
@@ -156,7 +160,8 @@ print(f"overlap {overlap:.3f}, 1 - TV {1 - distance:.3f}, chance of keeping {cha
 # %% [markdown]
 # ## Explain
 #
-# The proof, for any word x. It comes out in two ways: kept, or drawn after a rejection.
+# The proof, for any word x. It comes out in two ways: kept, or drawn after a rejection. Line 1 is for
+# $q(x) > 0$, and is 0 elsewhere.
 #
 # $$\begin{aligned}
 # \text{drafted and kept} &= q(x) \cdot \min\left(1, \tfrac{p(x)}{q(x)}\right) = \min(p(x), q(x)) \\
@@ -165,10 +170,10 @@ print(f"overlap {overlap:.3f}, 1 - TV {1 - distance:.3f}, chance of keeping {cha
 # \text{in all} &= \min(p(x), q(x)) + \max(p(x) - q(x), 0) = p(x)
 # \end{aligned}$$
 #
-# In line 3 the sum cancels: the pipe holds exactly what is lacking. In line 2, p and q both sum to one,
-# so the surplus equals the deficit. The same as a tree, in fractions: a round of one draft, every branch,
-# the bonus word of a kept draft included. Follow the leaves of one first word, and add. Under *the rule*
-# are M1 and M5, of *Break it*.
+# In line 3, where something is rejected ($p \ne q$), the sum cancels: the pipe holds exactly what is
+# lacking. In line 2, p and q both sum to one, so the surplus equals the deficit. The same as a tree, in
+# fractions: a round of one draft, every branch, the bonus word of a kept draft included. Follow the
+# leaves of one first word, and add. Under *the rule* are M1 and M5, of *Break it*.
 
 # %%
 proof_tree([0.6, 0.4], [0.8, 0.2], gamma=1, rules=("M1", "M5"))
@@ -247,8 +252,8 @@ print(len(kept_p), "kept,    ", sum(p < 0.1 for p in kept_p), "of them with p be
 print(len(lost_p), "rejected,", sum(p > 0.1 for p in lost_p), "of them with p above .1")
 
 # %% [markdown]
-# Most rejected words had a small p. Still, some of small p are kept, and some of large p are rejected. The
-# rule looks at p beside q, never at p alone.
+# Most rejected words had a small p. Still, some of small p are kept, and some of large p rejected. The
+# rule looks at p beside q.
 #
 # ## Same seed, other words
 #
@@ -343,19 +348,20 @@ exercises.check_expected_acceptance(expected_acceptance)
 def mistaken(name):
     return lambda *parts, **options: museum.decode(name, *parts, **options)
 
-resampled = first_token_law(mistaken("M1"), [0.6, 0.4], [0.8, 0.2])
+resampled = first_token_law(mistaken("M1"), [0.2, 0.8], [0.6, 0.4])
 print(resampled)
 
 # %%
 first_word_bet.settle(my_first_word, resampled[0])
 
 # %% [markdown]
-# Word 0 had all it needed, and .6 of the .2 rejections come back to it: $.6 + .2 \cdot .6 = .72$. The
-# text drifts back towards the draft. Two more ways to spoil the residual: a softmax over it (M3), so
-# that words which lack nothing get a share; and no division (M4), so that a draw can pass the end of the
-# weights, and then gives the last word. M4 needs three words to show: with our two, the last word is the
-# one that lacks. The fourth is left over from temperature 0: keep a draft only where it is the target's
-# likeliest word, and otherwise write that word (M5).
+# Word 0 had all it needed, and .2 of the .4 rejections come back to it: $.2 + .4 \cdot .2 = .28$. The
+# text drifts back towards the draft. Two more ways to spoil the residual: a *softmax* over it (M3),
+# that is, $e^x$ divided by the sum of all $e^x$, so that words which lack nothing get a share; and no
+# division (M4), so that a draw can pass the end of the weights, and then gives the last word. M4 needs
+# three words to show: with our two, the last word is the one that lacks. The fourth is left over from
+# temperature 0: keep a draft only where it is the target's likeliest word, and otherwise write that
+# word (M5).
 
 # %%
 print("M3", first_token_law(mistaken("M3"), [0.6, 0.4], [0.8, 0.2]))
@@ -399,7 +405,7 @@ mass_mover([0.5, 0.3, 0.2], [0.2, 0.5, 0.3], draw="M4")
 # ## What was shown, and what was not
 #
 # - Shown: for one position, the law is p, by proof for every p and q, and by running the package for
-#   every outcome on two toys and on the rows of one real position (3 words a side).
+#   every outcome on two toys and on the rows of one real position.
 # - Shown: four mistaken rules write by another law, and a test at temperature 0 misses M1.
 # - Not shown: a whole round of several drafts (chapter 04), and caches (chapter 05).
 
@@ -439,8 +445,7 @@ mass_mover([0.5, 0.3, 0.2], [0.2, 0.5, 0.3], draw="M4")
 #
 # - **Minutes:** 5 cold open, 5 predict, 10 by hand on the board, 10 mass mover, 10 proof, 15 exercises,
 #   5 break it.
-# - **Where a room gets stuck:** line 3 of the proof. Point at the pipe: it holds what is lacking, no
-#   more and no less.
+# - **Where a room gets stuck:** line 3 of the proof. Point at the pipe.
 # - **Draw:** two bars, one line p; shade the surplus, move it with your hand.
-# - **Five-minute cut:** the mass mover, then M1, then .72.
+# - **Five-minute cut:** the mass mover, then M1, then .28.
 # </details>

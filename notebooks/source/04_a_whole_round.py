@@ -3,8 +3,8 @@
 #
 # **In this chapter you will have shown** that many coins in a row keep the target's law for whole texts,
 # because a round stops at its first rejection and its last token comes from the residual, or as bonus from
-# the target, while going on, reusing a coin or drawing the bonus elsewhere breaks the law, and no first
-# token betrays it.
+# the target, while going on, reusing a coin or drawing the bonus elsewhere breaks the law, and raises no
+# error.
 #
 # | to read | to do | needs | runs |
 # |---|---|---|---|
@@ -50,7 +50,7 @@ coin_tape(out.trace, pair.decode, pair.target, pair.drafter, round=4)
 #
 # - *"A good draft survives."* Only if all before it did.
 # - *"The bonus is a gift, so any good word will do."* It is a draw from the target.
-# - *"My first token has the right law, so my loop is right."* Most mistakes begin at the second.
+# - *"My first token has the right law, so my loop is right."* You will count what such a test sees.
 
 # %% [markdown]
 # ## Predict
@@ -156,7 +156,8 @@ coin_tape_by_hand(".6 .4", ".8 .2", "A B A", u=(0.6, 0.5, 0.9), v=0.5)
 
 # %% [markdown]
 # The same in code. `verify` takes γ + 1 rows of the target and γ of the draft. `Scripted` holds the token
-# to draw, and the coins.
+# to draw, and the coins. Here that token is 1, B: the residual has nothing else, and `Scripted([0], ...)`
+# would raise *probability zero here*.
 
 # %%
 p = torch.tensor([[0.6, 0.4]] * 4, dtype=torch.float64)

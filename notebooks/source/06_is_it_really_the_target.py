@@ -43,23 +43,23 @@ for run in (wrong, exact):
 # 1. Compute the exact law of a decoder by walking its real code.
 # 2. Plan a sampled test: false alarms, power, number of samples.
 # 3. Say which tests see a mistake, and which are blind to it.
-# 4. Tell a mistake in the law from one that costs only acceptance, speed or memory.
+# 4. Tell a mistake in the law from one that costs only acceptance or speed.
 #
 # Three beliefs that end here:
 #
 # - *"The output looks fine."* A law cannot be seen in one text.
-# - *"I tested the first token a million times."* Nine mistakes that break the law leave it intact.
+# - *"I tested the first token a million times."* You will count the mistakes that leave it intact.
 # - *"The test passed, so the decoder is right."* How often would it fail a wrong one?
 #
 # ## Predict
 #
 # M7 emits the **most likely** token as bonus, after $\gamma$ kept drafts, instead of drawing one. With
-# $p = (.6, .4)$, $q = (.5, .5)$ and $\gamma = 1$: what is the probability that the **first** token is 0
-# under M7? The target's is .6. And how far, in total variation (chapter 03), is the law of **two** tokens from
+# $p = (.7, .3)$, $q = (.4, .6)$ and $\gamma = 1$: what is the probability that the **second** token is 0
+# under M7? The target's is .7. And how far, in total variation (chapter 03), is the law of **two** tokens from
 # the target's?
 
 # %%
-my_first = None
+my_second = None
 my_two = None
 
 # %% [markdown]
@@ -121,22 +121,24 @@ print(f"likeliest: {pair.decode(likeliest)!r} with {speculative[likeliest]:.4f}"
 # Now M7, walked the same way, on the toy of your prediction.
 
 # %%
-toy = museum.MISTAKES["M7"].example
+toy = museum.Example(museum.always(0.7, 0.3), museum.always(0.4, 0.6), gamma=1, tokens=3)
 right_law, wrong_law = toy.law(), toy.law("M7")
 for length in (1, 2):
     print({t: round(x, 12) for t, x in marginal(wrong_law, length).items()})
 
 # %%
-exercises.compare_prediction(my_first, round(marginal(wrong_law, 1)[(0,)], 12), "for token 0")
+second = sum(x for tokens, x in wrong_law.items() if tokens[1] == 0)
+exercises.compare_prediction(my_second, round(second, 12), "for token 0")
 exercises.compare_prediction(my_two, round(museum.distance(toy, "M7", 2), 12), "total variation")
 
 # %% [markdown]
-# The first token is perfect. A test of first tokens passes M7 whatever the number of samples.
+# A draft is kept with .7, and then the bonus is 0, always; otherwise it is 0 with .7: $.7 + .3 \cdot .7 =
+# .91$. The first token is perfect. A test of first tokens passes M7 whatever the number of samples.
 #
 # ## See: the museum
 #
-# These mistakes come from public code and reports; the table inside the picture links a page where one is
-# known. Each check compares a decoder with the right one, exactly:
+# Most of these mistakes come from public code and reports; the table inside the picture links a page where
+# one is known. Each check compares a decoder with the right one, exactly:
 #
 # | check | what it compares |
 # |---|---|
@@ -211,7 +213,7 @@ show_source(total_variation)
 # Even a right decoder misses the target's exact frequencies. The *null band* is where its distance
 # falls in all but 1 % of tests, at level .01. The test sums (count − expected)² / expected over all texts:
 # *chi-square*. Its *p-value* is the chance of a sum this large from a right decoder; below the level, the test
-# rejects.
+# rejects. Chi-square decides; the band illustrates.
 
 # %%
 real = law_check.keyhole(pair, "Once upon a time, there was a")
@@ -221,7 +223,7 @@ sample_size(real)
 # Choose M7: at one token no number of samples has power; at two, 55 give power .99, at level .01. *The bundled
 # pair* is seen through a *keyhole*: the models' own rows, cut to the three words likeliest after the prompt.
 #
-# Plan a test and run it: power .99 against M7, on two tokens, at the stricter level 1e-4.
+# Plan a test and run it: power .99 against M7 on your prediction's toy, two tokens, stricter level 1e-4.
 
 # %%
 two_right, two_wrong = marginal(right_law, 2), marginal(wrong_law, 2)

@@ -10,12 +10,11 @@ import json
 import math
 import os
 from dataclasses import asdict, dataclass, replace
-from numbers import Real
 from pathlib import Path
 
 from jupyter_core.paths import jupyter_data_dir
 
-from specdec_core.lab.exercises import compare_prediction
+from specdec_core.lab.exercises.verdicts import as_number, compare_prediction, verdict
 
 
 @dataclass(frozen=True)
@@ -89,10 +88,16 @@ def keep_bet(bet: Bet) -> None:
 def settle(bet: Bet, mine: float | None, measured: float) -> None:
     """Print a prediction beside what was measured, and keep both for the bet board.
 
-    mine: the number in the chapter's variable; None takes the one kept with the widget.
+    mine: the number in the chapter's variable; None takes the one kept with the widget. What is no
+    number, or lies outside the bet's range, is answered in a sentence and not kept.
     """
     kept = read_bets().get(bet.name)
     guess = kept.guess if mine is None and kept else mine
-    compare_prediction(guess, measured, bet.unit)
-    if isinstance(guess, Real) and not isinstance(guess, bool) and math.isfinite(guess):
-        keep_bet(replace(bet, guess=float(guess), measured=float(measured)))
+    number = as_number(guess)
+    if number is None or not math.isfinite(number):
+        compare_prediction(guess, measured, bet.unit)
+    elif not bet.low <= number <= bet.high:
+        verdict(f"a guess goes from {bet.low:g} to {bet.high:g}, not {number:g}")
+    else:
+        compare_prediction(number, measured, bet.unit)
+        keep_bet(replace(bet, guess=number, measured=float(measured)))

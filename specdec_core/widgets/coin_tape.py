@@ -10,7 +10,6 @@ Whatever is set, the picture shows a `Round` that the core's own loop made from 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cache
 
@@ -68,17 +67,10 @@ class CoinTape(Stage):
         self._starts = starts
         super().__init__(*arguments, **state)
 
-    def _redraw(self, change: dict) -> None:
-        before, now = change["old"], change["new"]
-        if now.get("round") != before.get("round"):
-            fresh = dict(now)
-            # The view meets the same error, and the shell says it.
-            with suppress(Exception):
-                fresh |= self._starts(now["round"])
-            if fresh != now:
-                self.state = fresh
-                return
-        super()._redraw(change)
+    def settled(self, before: dict, now: dict) -> dict:
+        if now.get("round") == before.get("round"):
+            return now
+        return now | self._starts(now["round"])
 
 
 def coin_tape(
@@ -315,12 +307,12 @@ def _coins(u: Mapping[str, float], gamma: int) -> list[float]:
 
 def _letters(words: str, q: Tensor) -> tuple[int, ...]:
     """Drafted letters as token ids; ValueError for one that the draft cannot offer."""
-    names = words.replace(",", " ").upper().split()
+    names = [name for name in words.upper() if name not in ", "]
     if len(names) > MOST_BY_HAND:
         raise ValueError(f"Draft at most {MOST_BY_HAND} tokens; these are {len(names)}.")
     tokens = []
     for name in names:
-        token = LETTERS.find(name) if len(name) == 1 else -1
+        token = LETTERS.find(name)
         if not 0 <= token < len(q):
             last = LETTERS[len(q) - 1]
             raise ValueError(f"There is no token {name!r}: write letters from A to {last}.")

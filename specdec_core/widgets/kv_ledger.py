@@ -76,6 +76,9 @@ VERDICTS = {
     "unused": "past the end",
 }  # fmt: skip
 
+# A fault must be seen at once; the ledger compares with a forward without cache after each round.
+LONGEST = 120
+
 Decode = Callable[[Sequence[int]], str]
 
 
@@ -85,6 +88,19 @@ class Cell:
 
     text: str
     state: str
+
+
+class KVLedger(Stage):
+    """A stage whose step stays inside the run. last_step: state -> the run's last."""
+
+    def __init__(
+        self, *arguments: object, last_step: Callable[[dict], int], **state: object
+    ) -> None:
+        self._last_step = last_step
+        super().__init__(*arguments, **self.settled({}, state))
+
+    def settled(self, before: dict, now: dict) -> dict:
+        return now | {"step": min(now["step"], self._last_step(now))}
 
 
 def kv_ledger(
@@ -103,21 +119,30 @@ def kv_ledger(
     def recorded(prompt: str, gamma: int, seed: int, fault: str) -> Ledger:
         if not prompt.strip():
             raise ValueError("Write a prompt of one word or more.")
+        ids = pair.encode(prompt)
+        if len(ids) > LONGEST:
+            raise ValueError(
+                f"The prompt has {len(ids)} tokens; the ledger reads {LONGEST} or fewer."
+            )
         return record_caches(
-            pair, pair.encode(prompt), gamma=gamma, max_new_tokens=max_new_tokens, seed=seed,
+            pair, ids, gamma=gamma, max_new_tokens=max_new_tokens, seed=seed,
             fault=None if fault == "none" else fault,
         )  # fmt: skip
 
     def view(prompt: str, gamma: int, seed: int, fault: str, step: int) -> Picture:
         return draw_kv_ledger(recorded(prompt, gamma, seed, fault), pair.decode, step)
 
+    def last_step(state: dict) -> int:
+        run = {name: state[name] for name in ("prompt", "gamma", "seed", "fault")}
+        return 3 * len(recorded(**run).rounds)
+
     controls = [
         stepper("step", "step", 1, 3 * max_new_tokens), select("fault", "fault", FAULTS),
         stepper("gamma", "gamma", 1, 8), stepper("seed", "seed", 0, 999),
         text("prompt", "prompt"),
     ]  # fmt: skip
-    return Stage(
-        view, "KV ledger", controls,
+    return KVLedger(
+        view, "KV ledger", controls, last_step=last_step,
         prompt=prompt, gamma=gamma, seed=seed, fault=fault, step=step,
     )  # fmt: skip
 

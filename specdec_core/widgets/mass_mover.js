@@ -142,7 +142,8 @@ local.reduce = (state, changes) => {
   const after = { ...state };
   for (const [name, value] of Object.entries(changes)) {
     const [, side, index] = /^([pq])(\d)$/.exec(name) ?? [];
-    const row = side && readRow(state[side]);
+    // While one row cannot be read the picture stands still, and so do its grips.
+    const row = side && readRow(state.p) && readRow(state.q) && readRow(state[side]);
     if (!side) after[name] = value;
     if (!row) continue;
     const mine = 100 * Math.round(100 * value), rest = 10000 - mine;

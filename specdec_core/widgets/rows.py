@@ -25,13 +25,14 @@ def read_row(line: str, name: str, most: int = 3) -> Row:
         raise ValueError(f"{name} must be numbers with spaces between, such as .6 .4 or 1/3 2/3.")
     row = [Fraction(word) for word in words]
     total = sum(row)
+    comma = "; write .6 for 0,6" if re.search(r"\b0,\d", line) else ""
     if not 2 <= len(row) <= most:
         wanted = "two numbers" if most == 2 else f"2 to {most} numbers"
-        raise ValueError(f"{name} needs {wanted}, not {len(row)}.")
+        raise ValueError(f"{name} needs {wanted}, not {len(row)}{comma}.")
     for value, word in zip(row, words, strict=True):
         if not 0 <= value <= 1 + SLACK:
             where = "below 0" if value < 0 else "above 1"
-            raise ValueError(f"{name} must be probabilities; {word} is {where}.")
+            raise ValueError(f"{name} must be probabilities; {word} is {where}{comma}.")
     if abs(total - 1) > SLACK:
         raise ValueError(
             f"{name} must be probabilities that add up to 1; these add up to {float(total):g}."

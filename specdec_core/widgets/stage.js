@@ -24,7 +24,10 @@ function exactly(id, box, c, { put, get, say }) {
     say(good ? "" : wrong);
     if (good && exact.value !== "") put(c.name, Number(exact.value));
   });
-  exact.addEventListener("blur", () => { exact.value = get(c.name); });
+  exact.addEventListener("blur", () => {
+    if (!exact.checkValidity()) say("");
+    exact.value = get(c.name);
+  });
   return exact;
 }
 
@@ -142,17 +145,24 @@ function render({ model, el }) {
   el.setAttribute("role", "group");
   el.setAttribute("aria-label", model.get("label"));
   const get = (name) => model.get("state")[name];
-  let waiting = null;
+  let waiting = null, slow = null;
   const send = () => {
     waiting = null;
     model.save_changes();
+    // What was said last is about another state; a picture that takes long must not look finished.
+    clearTimeout(slow);
+    slow = setTimeout(() => {
+      el.setAttribute("aria-busy", "true");
+      words.textContent = "Computing \u2026";
+      problem.textContent = "";
+    }, 500);
   };
   const change = (changes) => {
     const before = model.get("state");
     if (Object.entries(changes).every(([name, value]) => before[name] === value)) return;
     const state = local.reduce ? local.reduce(before, changes) : { ...before, ...changes };
     model.set("state", state);
-    if (!local.move) return model.save_changes();
+    if (!local.move) return send();
     words.textContent = local.move(state, picture);
     announce(picture);
     if (waiting === null) waiting = setTimeout(send, 150);
@@ -210,6 +220,8 @@ function render({ model, el }) {
   });
 
   const draw = () => {
+    clearTimeout(slow);
+    el.removeAttribute("aria-busy");
     const parts = () => [...picture.querySelectorAll("[data-set], [data-drag]")];
     const called = (part) => part.dataset.set ?? part.dataset.drag;
     const place = parts().indexOf(document.activeElement);
@@ -236,6 +248,7 @@ function render({ model, el }) {
     model.off("change:drawn", answer);
     model.off("change:state", show);
     clearTimeout(waiting);
+    clearTimeout(slow);
   };
 }
 

@@ -9,6 +9,7 @@ The browser sends the state that the controls and the clickable parts change; Py
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
@@ -102,7 +103,18 @@ class Stage(anywidget.AnyWidget):
         )  # fmt: skip
         self.observe(self._redraw, "state")
 
+    def settled(self, before: dict, now: dict) -> dict:
+        """The state to show where the browser asks for `now`; a widget may put parts of it back."""
+        return now
+
     def _redraw(self, change: dict) -> None:
+        fresh = change["new"]
+        # The view meets the same error, and the shell says it.
+        with suppress(Exception):
+            fresh = self.settled(change["old"], change["new"])
+        if fresh != change["new"]:
+            self.state = fresh
+            return
         # One message, so that the words never lag behind the picture; `drawn` comes last.
         with self.hold_sync():
             try:

@@ -140,6 +140,12 @@ def test_what_is_not_dragged_keeps_its_proportions(page):
     assert page.evaluate(REDUCE, [state, {"p": ".1 .9"}])["p"] == ".1 .9"
 
 
+def test_grips_stand_still_while_a_row_cannot_be_read(page):
+    wrong = {"draw": "M1", "p": ".6 .5", "q": ".8 .2"}
+    for grip in ({"p0": 0.3}, {"q0": 0.3}):
+        assert page.evaluate(REDUCE, [wrong, grip]) == wrong
+
+
 def test_numbers_python_refuses_leave_the_picture_alone(page):
     picture = draw_mass_mover(**FOUR)
     for p in (".5 x .5 0", ".5 .5", ".5 .2 .2 0", "-.5 .5 .5 .5"):

@@ -12,7 +12,11 @@ from specdec_core.widgets.picture import Picture, clickable, draggable, html_tab
 from specdec_core.widgets.picture import svg_frame, svg_text
 from specdec_core.widgets.stage import Stage, button, select, slider, stepper, text, toggle
 
+import time
+
 def view(size, step, kind, on, words, presses):
+    if words == "slow":
+        time.sleep(2)
     if words == "bad":
         raise ValueError("This line must not be bad: write another word.")
     box = f'<rect x="{40 * step:g}" y="20" width="30" height="30" fill="#0072b2"/>'
@@ -184,8 +188,24 @@ def test_two_stages_on_a_page_do_not_share_their_labels(lab, server):
 def test_a_field_left_with_a_wrong_number_shows_the_right_one(widget):
     field = widget.control("size")
     field.fill("7")
+    expect(widget.problem).not_to_have_text("")
     field.press("Tab")
     expect(field).to_have_value("0.5")
+    expect(widget.problem).to_have_text("")
+
+
+def test_a_slow_picture_says_that_it_is_on_its_way(widget):
+    line = widget.control("a line")
+    line.fill("bad")
+    line.press("Enter")
+    expect(widget.problem).not_to_have_text("")
+    line.fill("slow")
+    line.press("Enter")
+    expect(widget.words).to_have_text("Computing …")
+    expect(widget.root).to_have_attribute("aria-busy", "true")
+    expect(widget.problem).to_have_text("")
+    expect(widget.words).to_contain_text("slow, 0 presses")
+    expect(widget.root).not_to_have_attribute("aria-busy", "true")
 
 
 @pytest.mark.parametrize("theme", ["Dark", "Light"])

@@ -24,6 +24,9 @@ CHECKS = {
         "upside down": lambda rounds: len(rounds) / tokens(rounds),
         "drafted tokens": lambda rounds: tokens(rounds) / sum(r.gamma for r in rounds),
         "leaves out": lambda rounds: sum(r.accepted for r in rounds) / len(rounds),
+        "a stop token may cut the last round: count r.emitted": lambda rounds: (
+            sum(r.accepted + 1 for r in rounds) / len(rounds)
+        ),
         "not a number": lambda rounds: [len(r.emitted) for r in rounds],
         "it gives 3 for any rounds": lambda rounds: 3,
         "it gives 3.5 for any rounds": lambda rounds: 3.5,

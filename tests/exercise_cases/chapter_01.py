@@ -74,6 +74,14 @@ def prompt_end_twice(model, prompt, new_tokens):
     return tokens
 
 
+def endless(model, prompt, new_tokens):
+    model.rollback(0)
+    tokens, unread = [], list(prompt)
+    while True:
+        tokens.append(int(model.forward(unread)[-1].argmax()))
+        unread = tokens[-1:]
+
+
 CHECKS = {
     exercises.check_rows_fed: {
         "right": rows_fed,
@@ -112,6 +120,7 @@ CHECKS = {
         "last token of the prompt twice": prompt_end_twice,
         "changes the caller's list": grows_the_prompt,
         "it returns 7 tokens, not 6": lambda model, prompt, n: greedy_loop(model, prompt, n + 1),
+        "the loop does not end: stop when new_tokens": endless,
         "not a list of tokens": lambda model, prompt, n: 3,
         "raised IndexError": lambda model, prompt, n: prompt[99],
     },

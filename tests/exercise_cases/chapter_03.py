@@ -135,6 +135,12 @@ CHECKS = {
         "where p = q nothing is left, and p is to be returned: it gives (0, 0)": (
             lambda p, q: rest(p, q) if p == q else scaled(rest(p, q))
         ),
+        "it gives (0, 0.999995) where (0, 1) is right: it adds up to less than 1": (
+            lambda p, q: [x / (sum(rest(p, q)) + 1e-6) for x in rest(p, q)]
+        ),
+        "it gives (0, 0.99999998) where (0, 1) is right": lambda p, q: [
+            x - 2e-8 * (x > 0) for x in residual(p, q)
+        ],
         "not a list of numbers": lambda p, q: 0.5,
         "1 numbers for 2 tokens": lambda p, q: [1.0],
         "it gives (0.5, 0.5) where (0, 1) is right": lambda p, q: [1 / len(p)] * len(p),

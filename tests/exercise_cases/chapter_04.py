@@ -90,6 +90,23 @@ def loop(p, q, gamma, max_new_tokens, stop_tokens, randomness, slip=None):
     return text
 
 
+def stuck(p, q, gamma, max_new_tokens, stop_tokens, randomness):
+    """No bonus token, and so nothing at all where nothing was drafted."""
+    text = []
+    while len(text) < max_new_tokens:
+        drafted = []
+        for _ in range(min(gamma, max_new_tokens - len(text) - 1)):
+            drafted.append(int(randomness.categorical(q(text + drafted))))
+        rows = [(p(text + drafted[:i]), q(text + drafted[:i])) for i in range(len(drafted))]
+        chances = torch.tensor([[p[x], q[x]] for (p, q), x in zip(rows, drafted, strict=True)])
+        kept = int(randomness.first_rejection(*chances.reshape(-1, 2).T))
+        text += drafted[:kept]
+        if kept < len(drafted):
+            weights = (rows[kept][0] - rows[kept][1]).clamp(min=0)
+            text.append(int(randomness.categorical(weights)))
+    return text
+
+
 def judged_alone(pair, randomness, slip):
     """Whether one draft is kept; `pair` holds p and q of it."""
     if slip == "own coin":
@@ -116,6 +133,8 @@ def judged(p, q, text, drafted, randomness, slip):
             return block
     if slip == "no bonus row":
         return [*block, int(randomness.categorical(corrected(p, q, text + block, text, None)))]
+    if slip == "silent":
+        return block
     if not drafted or slip not in ("no bonus", "argmax bonus", "draft bonus"):
         return [*block, int(randomness.categorical(p(text + block)))]
     if slip == "no bonus":
@@ -173,6 +192,9 @@ CHECKS = {
         "(mistake M5)": passes(lambda p, q, x, u: p[x] == max(p)),
         "never looks at the coins": passes(lambda p, q, x, u: q[x] <= p[x]),
         "(mistake M11)": lambda p, q, drafted, coins: count_kept(p[1:], q, drafted, coins),
+        "reads row 0 for every draft": lambda p, q, drafted, coins: (
+            count_kept(p[:1] * len(p), q[:1] * len(q), drafted, coins)
+        ),
         "counts the rejected draft": lambda *a: min(count_kept(*a) + 1, len(a[2])),
         "last kept draft": lambda *a: count_kept(*a) - 1,
         "with p = 0 even u = 0": passes(lambda p, q, x, u: u * q[x] <= p[x]),
@@ -229,7 +251,9 @@ CHECKS = {
         "all chance must come from `randomness`": slipped("own coin"),
         "it subtracts q from the bonus row too": slipped("no bonus row"),
         "swapped in first_rejection: p comes first": slipped("swapped"),
-        "the loop does not end": slipped("endless"),
+        "the loop does not end (": slipped("endless"),
+        "where nothing was drafted, it writes nothing. This is mistake M20": stuck,
+        "it does not end: a loop goes round for ever": slipped("silent"),
         "no draft was judged": slipped("plain"),
         "fewer tokens a round than gamma": slipped("short"),
         "its law is off: total variation": slipped("argmax"),

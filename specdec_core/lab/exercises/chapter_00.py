@@ -41,12 +41,13 @@ def check_order(mine: Sequence[str] | None, rates: Mapping[str, float]) -> None:
         verdict(None)
 
 
-def _round(drafted: int, accepted: int) -> Round:
-    """A round of made-up tokens; only the counts matter."""
-    emitted = tuple(range(accepted + 1))
+def _round(drafted: int, accepted: int, written: int | None = None) -> Round:
+    """A round of made-up tokens; only the counts matter. written: tokens, where the text ended."""
+    emitted = tuple(range(accepted + 1 if written is None else written))
     fill = (0.5,) * drafted
     return Round(tuple(range(drafted)), accepted, 0, emitted, fill, fill, fill, 1.0, False,
-                 (0, accepted + 1), (0, accepted + 1))  # fmt: skip
+                 (0, accepted + 1), (0, accepted + 1),
+                 None if written is None else "stop")  # fmt: skip
 
 
 # Means that differ, one of them no whole number: a constant or a rounded answer fails at least one.
@@ -55,6 +56,8 @@ RUNS = (
     [_round(4, 3)],
     [_round(4, 2)] * 3,
     [_round(3, 1), _round(3, 3), _round(3, 0)],
+    # A stop token among the kept drafts: fewer are written than were kept.
+    [_round(4, 2), _round(4, 4, written=2)],
 )
 
 
@@ -74,14 +77,22 @@ def check_tokens_per_forward(function: Callable[[Sequence[Round]], float]) -> No
     verdict(None)
 
 
+PLUS_ONE = (
+    "it counts r.accepted + 1 tokens a round, and a stop token may cut the last round: count "
+    "r.emitted"
+)
+
+
 def _explain_ratio(answer: object, rounds: Sequence[Round]) -> str | None:
     number = as_number(answer)
     if number is None:
         return f"it returns {answer!r}, not a number"
     tokens, drafts = sum(len(r.emitted) for r in rounds), sum(r.gamma for r in rounds)
+    kept = sum(r.accepted for r in rounds)
     right = ratio(tokens, len(rounds))
     slips = (
         (right, None),
+        (kept / len(rounds) + 1, PLUS_ONE),
         (1 / right, "it is upside down: it gives forwards per token"),
         (tokens / drafts, "it divides by the drafted tokens, and each round is one forward"),
         (drafts / len(rounds), "it counts the drafted tokens; count the emitted ones"),

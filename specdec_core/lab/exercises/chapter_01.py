@@ -55,13 +55,20 @@ def _explain_rows(answer: object, prompt: int, new: int, cached: bool) -> str:
 
 
 class _Recorder(TableModel):
-    """A table whose next token depends on every token before; it notes what each forward read."""
+    """A table whose next token depends on every token before; it notes what each forward read.
+
+    endless: whether it was called more often than any loop that ends would.
+    """
 
     def __init__(self) -> None:
         super().__init__(lambda prefix: [float(i == _next(prefix)) for i in range(11)], 11)
         self.calls: list[tuple[int, list[int]]] = []
+        self.endless = False
 
     def forward(self, tokens, keep=None):
+        self.endless |= len(self.calls) >= MOST_FORWARDS
+        if self.endless:
+            raise RecursionError
         self.calls.append((self.length, [int(token) for token in tokens]))
         return super().forward(tokens, keep)
 
@@ -71,6 +78,8 @@ def _next(prefix: Sequence[int]) -> int:
     return sum((i + 2) * (token + 1) for i, token in enumerate(prefix)) % 11
 
 
+# Far more than the longest case takes, even where the prompt is read token by token.
+MOST_FORWARDS = 100
 LOOP_CASES = (([3, 7, 1, 4], 6), ([5, 2], 3))
 
 
@@ -83,6 +92,8 @@ def check_greedy_loop(function: Callable[[TableModel, list[int], int], list[int]
         model.calls.clear()
         given = list(prompt)
         answer, problem = call(function, model, given, new)
+        if model.endless:
+            problem = "the loop does not end: stop when new_tokens tokens are written"
         problem = problem or _explain_loop(answer, model.calls, prompt, right)
         if problem is None and given != prompt:
             problem = "it changes the caller's list `prompt`: work on a copy, list(prompt)"

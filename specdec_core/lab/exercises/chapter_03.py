@@ -72,8 +72,17 @@ def _close(row: Sequence[float], other: Sequence[float]) -> bool:
     )
 
 
-def _said(row: Sequence[float]) -> str:
-    return "(" + ", ".join(f"{value:.4g}" for value in row) + ")"
+def _said(row: Sequence[float], digits: int = 4) -> str:
+    return "(" + ", ".join(f"{value:.{digits}g}" for value in row) + ")"
+
+
+def _apart(row: Row, right: Row) -> str:
+    """What was given and what is right, with as many digits as tell them apart."""
+    digits = next((n for n in range(4, 17) if _said(row, n) != _said(right, n)), 17)
+    said = f"it gives {_said(row, digits)} where {_said(right, digits)} is right"
+    if digits > 4 and sum(row) < 1 and _close(_scaled(row), right):
+        said += ": it adds up to less than 1, so add nothing to the sum you divide by"
+    return said
 
 
 def _as_row(answer: object, size: int) -> tuple[Row | None, str | None]:
@@ -108,7 +117,7 @@ def _explain_residual(row: Row, p: Row, q: Row) -> str | None:
     right = p if p == q else _residual(p, q)
     if _close(row, right):
         return None
-    seen = f"it gives {_said(row)} where {_said(right)} is right"
+    seen = _apart(row, right)
     if p != q and min(row) < 0:
         return f"{NEGATIVE}; it gives {_said(row)}"
     if p != q:

@@ -70,6 +70,9 @@ COUNT_SLIPS = {
     "it never looks at the coins: a draft with p below q is kept with probability p/q": (
         lambda p, q, x, u: _until([p[i][x[i]] >= q[i][x[i]] for i in range(len(x))])
     ),
+    "it reads row 0 for every draft: row i judges draft i": (
+        lambda p, q, x, u: _until([u[i] * q[0][x[i]] < p[0][x[i]] for i in range(len(x))])
+    ),
     "it reads the row after (mistake M11): row i judges draft i": (
         lambda p, q, x, u: _until([u[i] * q[i][x[i]] < p[i + 1][x[i]] for i in range(len(x))])
     ),

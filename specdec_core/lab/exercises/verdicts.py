@@ -4,10 +4,15 @@ from __future__ import annotations
 
 import dis
 import math
-from collections.abc import Callable, Mapping, Sequence
+import sys
+import sysconfig
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from copy import deepcopy
-from functools import wraps
+from functools import cache, wraps
 from numbers import Real
+from pathlib import Path
+from types import FrameType
 
 NOT_ATTEMPTED = "not attempted"
 
@@ -72,10 +77,49 @@ def _untouched(function: Callable) -> bool:
 RETURNED_NONE = "it returned None: return the answer, on every path; print only shows it"
 
 
+# Lines of a learner's own code in one call: some hundred times what any answer needs.
+MOST_LINES = 200_000
+NOT_THEIRS = (str(Path(__file__).parents[2]), sysconfig.get_path("stdlib"), "<frozen ")
+
+
+class Endless(Exception):
+    """A loop that was still running after `MOST_LINES` lines."""
+
+
+@cache
+def _written_here(file: str) -> bool:
+    """Whether code of that file is a learner's: not the package's, nor that of what it uses."""
+    return not file.startswith(NOT_THEIRS) and "-packages" not in file
+
+
+@contextmanager
+def ending() -> Iterator[None]:
+    """Raise `Endless` in a learner's code that does not end."""
+    before, lines = sys.gettrace(), 0
+
+    def trace(frame: FrameType, event: str, _: object) -> Callable | None:
+        nonlocal lines
+        if not _written_here(frame.f_code.co_filename):
+            return None
+        lines += event == "line"
+        if lines > MOST_LINES:
+            raise Endless
+        return trace
+
+    sys.settrace(trace)
+    try:
+        yield
+    finally:
+        sys.settrace(before)
+
+
 def call(function: Callable, *arguments: object) -> tuple[object, str | None]:
     """The function's answer, or what went wrong in one phrase; no exercise is answered by None."""
     try:
-        answer = function(*arguments)
+        with ending():
+            answer = function(*arguments)
+    except Endless:
+        return None, "it does not end: a loop goes round for ever"
     except Exception as error:  # a learner's code may raise anything
         return None, f"it raised {type(error).__name__}: {error}"
     return answer, RETURNED_NONE if answer is None else None

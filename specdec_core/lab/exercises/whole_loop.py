@@ -135,6 +135,10 @@ COPY = Example(
 JUDGED_IN_COPY = 4
 SUSPECTS = ("M1", "M7", "M8", "M11", "M3", "M5", "M6", "M9")
 MOST_CALLS = 400
+STUCK = (
+    "the loop does not end: where nothing was drafted, it writes nothing. This is mistake M20, no "
+    "bonus token: each round draws one more token from p after its kept drafts"
+)
 
 
 class Wrong(Exception):
@@ -142,21 +146,32 @@ class Wrong(Exception):
 
 
 class Watched(Relayed):
-    """Randomness that counts what it is asked.
+    """Randomness that counts what it is asked, and ends a loop that does not end.
 
-    went_on: whether a draft was judged after a rejection in the same round.
-    refused: why a draw was refused, or None.
+    calls: draws and verdicts. rows: rows of p and q. went_on: whether a draft was judged after a
+    rejection in the same round. refused: why a call was refused, or None.
     """
 
     def __init__(self, inner: Randomness) -> None:
         super().__init__(inner)
-        self.calls = self.judged = self.rejected = 0
+        self.calls = self.rows = self.judged = self.rejected = 0
         self.went_on = False
         self.refused: str | None = None
         self._since_rejection: int | None = None
+        self._idle = 0
+
+    def limit(self) -> None:
+        """Raise RecursionError after more calls than any loop that ends needs."""
+        if self.calls + self.rows <= MOST_CALLS:
+            return
+        # Two verdicts on no draft, and no draw between them: nothing will ever be written again.
+        self.refused = STUCK if self._idle > 1 else "the loop does not end"
+        raise RecursionError(self.refused)
 
     def categorical(self, probs: Tensor) -> Tensor:
         self.calls += 1
+        self._idle = 0
+        self.limit()
         if bool((probs < -TOLERANCE).any()):
             self.refused = "categorical got negative weights: clamp p - q at 0"
             raise ValueError(self.refused)
@@ -166,6 +181,8 @@ class Watched(Relayed):
 
     def first_rejection(self, target_prob: Tensor, draft_prob: Tensor) -> Tensor:
         self.calls += 1
+        self._idle += not len(target_prob)
+        self.limit()
         index = super().first_rejection(target_prob, draft_prob)
         positions = target_prob.shape[-1]
         # Between a rejection and the next verdict lie the corrected token and at least one draft.
@@ -194,14 +211,11 @@ def check_my_decode(function: Decoder) -> None:
 
 def _run(function: Decoder, toy: Example, randomness: Watched) -> list[int]:
     """One run of a learner's loop on a toy."""
-    asked = 0
 
     def rows(of: Callable) -> Callable[[Sequence[int]], Tensor]:
         def row(text: Sequence[int]) -> Tensor:
-            nonlocal asked
-            asked += 1
-            if asked + randomness.calls > MOST_CALLS:
-                raise RecursionError("the loop does not end")
+            randomness.rows += 1
+            randomness.limit()
             return torch.tensor(of(tuple(int(x) for x in text)), dtype=torch.float64)
 
         return row
