@@ -1,5 +1,6 @@
 """Speculative decoding, exact end to end: draft, verify, roll back."""
 
+from specdec_core.batch import autoregressive_decode_batch, speculative_decode_batch
 from specdec_core.decode import (
     Result,
     Schedule,
@@ -42,11 +43,13 @@ __all__ = [
     "Trace",
     "Verification",
     "autoregressive_decode",
+    "autoregressive_decode_batch",
     "exact_law",
     "largest_difference",
     "load_pair",
     "marginal",
     "speculative_decode",
+    "speculative_decode_batch",
     "speculative_rounds",
     "total_variation",
     "verify",

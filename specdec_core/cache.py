@@ -64,6 +64,17 @@ class PreallocatedCache(Cache):
         self.length = 0
         super().__init__(layers=[PreallocatedLayer(self) for _ in range(layers)])
 
+    def allocate(
+        self, heads: int, head_dim: int, dtype: torch.dtype, device: torch.device
+    ) -> list[Tensor]:
+        """Make room now; keys and values of each layer as one, [2, heads, capacity, head_dim]."""
+        shape = (2, heads, self.capacity, head_dim)
+        rows = [torch.zeros(shape, dtype=dtype, device=device) for _ in self.layers]
+        for layer, own in zip(self.layers, rows, strict=True):
+            layer.keys, layer.values = own[:, None]
+            layer.is_initialized = True
+        return rows
+
     def advance(self, rows: int) -> None:
         self.length += rows
 
@@ -107,6 +118,11 @@ def cache_argument(model: PreTrainedModel) -> str:
 def cache_layers(model: PreTrainedModel) -> list:
     """The layers transformers would cache this model with; their classes say how it attends."""
     return DynamicCache(config=model.config).layers
+
+
+def only_plain_layers(model: PreTrainedModel) -> bool:
+    """Whether every layer attends to all that came before, without a window."""
+    return all(type(layer) is DynamicLayer for layer in cache_layers(model))
 
 
 def refuse_if_fixed(model: PreTrainedModel, max_length: int) -> None:

@@ -27,6 +27,7 @@ from specdec_core.request import (
 )
 from specdec_core.sampling import Sampling
 from specdec_core.text import Detokenize, Ending, TextStream
+from specdec_core.threads import Threads
 from specdec_core.trace import Round, Stats, Trace
 from specdec_core.verify import Draft, Verification, verify
 
@@ -54,6 +55,7 @@ class Result:
     text: str | None = None
 
 
+@torch.inference_mode()
 def autoregressive_decode(
     target: LanguageModel,
     prompt: Sequence[int],
@@ -70,18 +72,19 @@ def autoregressive_decode(
     check_parts(target=target, sampling=sampling, randomness=randomness)
     text = check_request(target, prompt, max_new_tokens)
     stop_tokens, stop_strings = check_stops(target, stop_tokens, stop_strings, detokenize)
-    ending = _ending(text, max_new_tokens, stop_tokens, stop_strings, detokenize)
+    ending = ending_of(text, max_new_tokens, stop_tokens, stop_strings, detokenize)
     rounds: list[Round] = []
     nothing = torch.empty(0, dtype=torch.int64, device=target.device)
-    _prefill(target, text)
-    while ending.reason is None:
-        p = _target_probs(target, text, nothing, sampling)[0]
-        drawn = randomness.categorical(p).reshape(1)
-        token, prob = torch.cat([drawn.double(), p.gather(-1, drawn).double()]).tolist()
-        _check_finite(prob, "target", text)
-        text += ending.keep([int(token)])
-        rounds.append(_plain_round(int(token), target.length, ending.reason))
-    return _result(Trace(tuple(text[: -len(rounds)]), rounds), "full", stop_strings, detokenize)
+    with Threads(target.threads):
+        _prefill(target, text)
+        while ending.reason is None:
+            p = _target_probs(target, text, nothing, sampling)[0]
+            drawn = randomness.categorical(p).reshape(1)
+            token, prob = torch.cat([drawn.double(), p.gather(-1, drawn).double()]).tolist()
+            check_finite(prob, "target", text)
+            text += ending.keep([int(token)])
+            rounds.append(_plain_round(int(token), target.length, ending.reason))
+    return result_of(Trace(tuple(text[: -len(rounds)]), rounds), "full", stop_strings, detokenize)
 
 
 def _plain_round(token: int, rows: int, finish_reason: str | None) -> Round:
@@ -136,7 +139,7 @@ def speculative_decode(
         detokenize=detokenize, randomness=randomness, rule=rule,
     )  # fmt: skip
     trace = Trace(tuple(text), list(rounds))
-    return _result(trace, record, stop_strings, detokenize)
+    return result_of(trace, record, stop_strings, detokenize)
 
 
 def speculative_rounds(
@@ -168,12 +171,14 @@ def speculative_rounds(
     stop_tokens, stop_strings = check_stops(target, stop_tokens, stop_strings, detokenize)
     check_drafter(target, drafter, len(text), max_new_tokens)
     gamma = gamma if hasattr(gamma, "next") else check_gamma(gamma)
-    return _rounds(
+    rounds = _rounds(
         target, drafter, text, gamma, sampling, draft_sampling,
-        _ending(text, max_new_tokens, stop_tokens, stop_strings, detokenize), randomness, rule,
+        ending_of(text, max_new_tokens, stop_tokens, stop_strings, detokenize), randomness, rule,
     )  # fmt: skip
+    return Threads(target.threads).each(rounds)
 
 
+@torch.inference_mode()
 def _rounds(
     target: LanguageModel,
     drafter: Drafter,
@@ -234,34 +239,48 @@ def _target_probs(
     return sampling.probs(logits, torch.cat([upload(text, torch.int64, target.device), drafted]))
 
 
-def _read(draft: Draft, verdict: Verification, text: list[int]) -> dict:
-    """Everything a round must know on the host, in one transfer from the device."""
-    gamma = draft.tokens.shape[-1]
+def on_device(draft: Draft, verdict: Verification) -> Tensor:
+    """Everything a round must know on the host, float64 [..., k], to be read in one transfer."""
     single = (verdict.accepted, verdict.token, verdict.residual_mass, verdict.zero_residual)
     parts = [draft.tokens, verdict.target_prob, verdict.draft_prob]
     if verdict.coins is not None:
         parts.append(verdict.coins)
-    flat = torch.cat([*(x.double() for x in parts), *(x.double().reshape(1) for x in single)])
-    *values, accepted, token, mass, zero = flat.tolist()
-    columns = [tuple(values[i * gamma : (i + 1) * gamma]) for i in range(len(parts))]
+    return torch.cat(
+        [*(x.double() for x in parts), *(x.double().unsqueeze(-1) for x in single)], -1
+    )
+
+
+def on_host(values: list[float], gamma: int, width: int, coins: bool, text: list[int]) -> dict:
+    """What `on_device` sent for one text, as `Round` calls it: the first `gamma` of `width` drafts.
+
+    coins: whether uniforms were compared. Raises ValueError where p or q were no distributions.
+    """
+    *values, accepted, token, mass, zero = values
+    columns = [tuple(values[i * width : i * width + gamma]) for i in range(3 + coins)]
     drafted, target_prob, draft_prob = columns[:3]
     if math.isnan(mass):
         judged = int(accepted)
         at_fault = "draft" if judged < gamma and math.isnan(draft_prob[judged]) else "target"
-        _check_finite(mass, at_fault, text)
+        check_finite(mass, at_fault, text)
     return {
         "drafted": tuple(int(x) for x in drafted),
         "accepted": int(accepted),
         "token": int(token),
         "target_prob": target_prob,
         "draft_prob": draft_prob,
-        "u": columns[3] if len(columns) > 3 else None,
+        "u": columns[3] if coins else None,
         "residual_mass": mass,
         "zero_residual": bool(zero),
     }
 
 
-def _check_finite(value: float, side: str, text: list[int]) -> None:
+def _read(draft: Draft, verdict: Verification, text: list[int]) -> dict:
+    """The round on the host: the one transfer from the device."""
+    gamma, coins = draft.tokens.shape[-1], verdict.coins is not None
+    return on_host(on_device(draft, verdict).tolist(), gamma, gamma, coins, text)
+
+
+def check_finite(value: float, side: str, text: list[int]) -> None:
     if math.isnan(value):
         raise ValueError(
             f"The {side}'s logits after {len(text)} tokens are NaN or infinite; check its weights, "
@@ -269,7 +288,7 @@ def _check_finite(value: float, side: str, text: list[int]) -> None:
         )
 
 
-def _ending(
+def ending_of(
     text: list[int],
     max_new_tokens: int,
     stop_tokens: Iterable[int],
@@ -280,7 +299,7 @@ def _ending(
     return Ending(max_new_tokens, stop_tokens, stream)
 
 
-def _result(
+def result_of(
     trace: Trace, record: str, stop_strings: tuple[str, ...], detokenize: Detokenize | None
 ) -> Result:
     """Sum up a finished run."""

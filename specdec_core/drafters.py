@@ -66,7 +66,7 @@ class ModelDrafter:
         text = upload(context, torch.int64, device) if sampling.processors else None
         # Whatever the cache lacks goes into the first forward: one token as a rule, two after a
         # full accept, the whole prompt at the start.
-        feed: Sequence[int] | Tensor = self._readable(context[self.model.length :])
+        feed: Sequence[int] | Tensor = self.readable(context[self.model.length :])
         tokens, rows = [], []
         for _ in range(gamma):
             logits = self.model.forward(feed, keep=1)[:, : self.vocab_size]
@@ -83,7 +83,7 @@ class ModelDrafter:
             )
         return Draft(torch.cat(tokens), torch.cat(rows))
 
-    def _readable(self, tokens: Sequence[int]) -> Sequence[int]:
+    def readable(self, tokens: Sequence[int]) -> Sequence[int]:
         """Ids as this model can read them: a target padded further may emit an id past its rows.
 
         Any row will do for those; a wrong guess costs acceptance and never changes the law.

@@ -13,13 +13,30 @@ import torch
 from torch import Tensor
 from transformers import PreTrainedModel
 
-from specdec_core.cache import cache_argument, causal_mask, make_cache, refuse_if_fixed
+from specdec_core.cache import (
+    GrowingCache,
+    PreallocatedCache,
+    cache_argument,
+    causal_mask,
+    make_cache,
+    refuse_if_fixed,
+)
+from specdec_core.llama import LlamaForward, supports
 from specdec_core.randomness import upload
 from specdec_core.sampling import is_whole
+from specdec_core.threads import Threads
 
 # Longest text a cache is made for unless the caller says otherwise: memory grows with it.
 DEFAULT_MAX_LENGTH = 4096
 KEYS_VALUES = ("keys", "values")
+
+
+# Hidden size from which a second thread pays on a CPU.
+WIDE = 384
+
+
+def _width(model: PreTrainedModel) -> int:
+    return model.get_output_embeddings().weight.shape[1]
 
 
 class LanguageModel(Protocol):
@@ -27,12 +44,14 @@ class LanguageModel(Protocol):
 
     vocab_size: columns of the logits. max_length: most rows the cache can hold, None for any.
     length: rows in the cache now. forwards: forward passes so far, ever. device: of the logits.
+    threads: how many it is fastest in, on a CPU; None for as many as torch is set to.
     """
 
     vocab_size: int
     max_length: int | None
     forwards: int
     device: torch.device
+    threads: int | None
 
     @property
     def length(self) -> int: ...
@@ -46,6 +65,9 @@ class LanguageModel(Protocol):
     def rollback(self, length: int) -> None:
         """Forget all rows past `length`. Raises ValueError where there are fewer."""
 
+    def fresh(self) -> LanguageModel:
+        """The same model with an empty cache of its own; weights are shared."""
+
 
 def check_rollback(length: int, rows: int) -> None:
     """Raise ValueError unless a cache of `rows` rows can go back to `length`."""
@@ -54,11 +76,14 @@ def check_rollback(length: int, rows: int) -> None:
 
 
 class CausalLM:
-    """A Hugging Face causal language model, run by transformers' own forward, batch of one.
+    """A Hugging Face causal language model, batch of one.
+
+    A model of the Llama family runs by our own forward (`llama.py`), any other by transformers'.
 
     max_length: capacity of the cache in tokens; by default the model's context, at most 4,096.
     growing: True for transformers' growing cache, False for the preallocated one, None to choose
         by the model's layers.
+    library: True for transformers' forward in any case.
 
     Raises ValueError where the model's state cannot roll back, or where `max_length` is longer
     than the model's context.
@@ -70,6 +95,7 @@ class CausalLM:
         *,
         max_length: int | None = None,
         growing: bool | None = None,
+        library: bool = False,
     ) -> None:
         context = getattr(model.config.get_text_config(), "max_position_embeddings", None)
         if max_length is None:
@@ -85,8 +111,11 @@ class CausalLM:
         self.max_length: int | None = max_length
         self.vocab_size: int = model.get_output_embeddings().weight.shape[0]
         self.device = model.device
+        self.threads = 1 if self.device.type == "cpu" and _width(model) < WIDE else None
         self.forwards = 0
         self._cache = make_cache(model, max_length, growing)
+        fast = not library and isinstance(self._cache, PreallocatedCache) and supports(model)
+        self.own = LlamaForward(model, self._cache) if fast else None
         self._cache_argument = cache_argument(model)
         # Building the mask ourselves is cheaper; only sdpa takes it as booleans.
         self._own_mask = model.config._attn_implementation == "sdpa"
@@ -100,8 +129,13 @@ class CausalLM:
         return self.model.dtype
 
     @property
+    def fast(self) -> bool:
+        """Whether our own forward runs this model."""
+        return self.own is not None
+
+    @property
     def cache_bytes(self) -> int:
-        """Memory the cache holds now; it is allocated by the first forward."""
+        """Memory the cache holds now."""
         rows = (getattr(layer, part, None) for layer in self._cache.layers for part in KEYS_VALUES)
         return sum(part.nbytes for part in rows if isinstance(part, Tensor))
 
@@ -119,24 +153,35 @@ class CausalLM:
                 "load the model with a larger max_length, or write less."
             )
         self._cache.truncate(length)
-        mask = None
-        if self._own_mask and rows > 1 and length > 0:
-            mask = causal_mask(rows, length, self.device)
         self.forwards += 1
-        logits = self.model(
+        with Threads(self.threads):
+            logits = (self.own or self._library)(ids, length, keep or 0)
+        self._cache.advance(rows)
+        return logits
+
+    def _library(self, ids: Tensor, length: int, keep: int) -> Tensor:
+        """transformers' own forward; arguments as `LlamaForward`."""
+        end, mask = length + ids.shape[0], None
+        if self._own_mask and ids.shape[0] > 1 and length > 0:
+            mask = causal_mask(ids.shape[0], length, self.device)
+        return self.model(
             input_ids=ids[None],
             attention_mask=mask,
-            position_ids=torch.arange(length, length + rows, device=self.device)[None],
+            position_ids=torch.arange(length, end, device=self.device)[None],
             use_cache=True,
-            logits_to_keep=keep or 0,
+            logits_to_keep=keep,
             **{self._cache_argument: self._cache},
-        ).logits
-        self._cache.advance(rows)
-        return logits[0]
+        ).logits[0]
 
     def rollback(self, length: int) -> None:
         check_rollback(length, self.length)
         self._cache.truncate(length)
+
+    def fresh(self) -> CausalLM:
+        growing = isinstance(self._cache, GrowingCache)
+        return CausalLM(
+            self.model, max_length=self.max_length, growing=growing, library=not self.fast
+        )
 
 
 class TableModel:
@@ -153,6 +198,7 @@ class TableModel:
         self.vocab_size = vocab_size
         self.max_length: int | None = None
         self.device = torch.device("cpu")
+        self.threads: int | None = 1
         self.forwards = 0
         self._tokens: list[int] = []
 
@@ -181,3 +227,6 @@ class TableModel:
     def rollback(self, length: int) -> None:
         check_rollback(length, self.length)
         del self._tokens[length:]
+
+    def fresh(self) -> TableModel:
+        return TableModel(self.function, self.vocab_size)

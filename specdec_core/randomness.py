@@ -47,14 +47,16 @@ def upload(values: object, dtype: torch.dtype, device: torch.device | str) -> Te
 def inverse_cdf(probs: Tensor, u: Tensor) -> Tensor:
     """Turn uniforms `u` float64 [...] in [0, 1) into token ids int64 [...] by inverse CDF.
 
-    `probs` [..., V] need not sum to one. A token of probability zero is never returned: the running
-    maximum keeps the CDF flat over zeros even where a parallel scan rounds differently, and the
-    point looked up stays below the total even where their product rounds up to it.
+    `probs` [..., V] need not sum to one. A token of probability zero is never returned: the CDF is
+    flat over zeros, and the point looked up stays below the total even where their product rounds
+    up to it.
     """
     mass = probs.double()
-    cdf = torch.where(mass > 0, mass.cumsum(-1), 0.0).cummax(-1).values
-    total = cdf[..., -1]
-    point = torch.minimum(u * total, total.nextafter(torch.zeros_like(total))).unsqueeze(-1)
+    cdf = mass.cumsum(-1)
+    if cdf.is_cuda:  # a parallel scan rounds differently from one token to the next
+        cdf = torch.where(mass > 0, cdf, 0.0).cummax(-1).values
+    total = cdf[..., -1:]
+    point = torch.minimum(u.unsqueeze(-1) * total, total.nextafter(-total))
     return torch.searchsorted(cdf, point, right=True).squeeze(-1).clamp(max=probs.shape[-1] - 1)
 
 
@@ -88,9 +90,12 @@ class Seeded:
                 ) from None
         self.coins: Tensor | None = None
 
+    def uniforms(self, *shape: int) -> Tensor:
+        """The next uniforms of the stream, float64 on the CPU; n at once are n one by one."""
+        return torch.rand(shape, dtype=torch.float64, generator=self._generator)
+
     def _uniform(self, shape: torch.Size, device: torch.device) -> Tensor:
-        u = torch.rand(shape, dtype=torch.float64, generator=self._generator)
-        return upload(u, torch.float64, device)
+        return upload(self.uniforms(*shape), torch.float64, device)
 
     def categorical(self, probs: Tensor) -> Tensor:
         return inverse_cdf(probs, self._uniform(probs.shape[:-1], probs.device))

@@ -163,21 +163,21 @@ def test_one_object_as_target_and_as_draft_is_refused_since_it_has_one_cache(mod
 
 
 class Broken:
-    """Makes the logits of a transformers model bad from its forward number `start` on."""
+    """Makes the logits of a model bad from its forward number `start` on."""
 
-    def __init__(self, module, value, start):
-        self.value, self.left = value, start
-        self.hook = module.lm_head.register_forward_hook(self)
+    def __init__(self, language_model, value, start):
+        self.model, self.value, self.left = language_model, value, start
 
-    def __call__(self, module, inputs, logits):
+    def forward(self, *arguments, **options):
+        logits = type(self.model).forward(self.model, *arguments, **options)
         self.left -= 1
         return torch.full_like(logits, self.value) if self.left < 0 else logits
 
     def __enter__(self):
-        return self
+        self.model.forward = self.forward
 
     def __exit__(self, *_):
-        self.hook.remove()
+        del self.model.forward
 
 
 @pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
@@ -185,10 +185,10 @@ class Broken:
 @pytest.mark.parametrize("sampling", [Sampling(), Sampling(0.0), Sampling(0.7, 5, 0.9)])
 @pytest.mark.parametrize("side", ["target", "draft"])
 def test_nan_or_infinite_logits(models, value, start, sampling, side):
-    module = models[0].model if side == "target" else models[1].model.model
+    broken = models[0] if side == "target" else models[1].model
 
     def run(models, text, **options):
-        with Broken(module, value, start):
+        with Broken(broken, value, start):
             return speculative_decode(
                 *models, text, sampling=sampling, max_new_tokens=40, **options
             )
@@ -199,7 +199,7 @@ def test_nan_or_infinite_logits(models, value, start, sampling, side):
 @pytest.mark.parametrize("value", [math.nan, math.inf])
 def test_nan_or_infinite_logits_in_plain_decoding(models, value):
     def run(models, text):
-        with Broken(models[0].model, value, 3):
+        with Broken(models[0], value, 3):
             return autoregressive_decode(models[0], text, max_new_tokens=40)
 
     assert_refused(models, run, "^The target's logits after .* are NaN or infinite; check")

@@ -28,7 +28,8 @@ def builder(name, **fixed):
 
 BUILDERS = {name: builder(name) for name in CONFIGS}
 BUILDERS |= {f"{name}, growing": builder(name, growing=True) for name in PREALLOCATED}
-BUILDERS["llama, eager"] = lambda **kw: CausalLM(eager(model("llama")), **kw)
+BUILDERS |= {f"{n}, library": builder(n, library=True) for n in ("llama", "qwen2", "mistral")}
+BUILDERS["llama, eager"] = lambda **kw: CausalLM(eager(model("llama")), library=True, **kw)
 BUILDERS["table"] = lambda **_: random_table(VOCAB)
 every_model = pytest.mark.parametrize("build", BUILDERS.values(), ids=BUILDERS)
 every_real_model = pytest.mark.parametrize(
@@ -306,21 +307,33 @@ def test_a_short_window_is_served_as_far_as_it_reaches():
 class Interrupted:
     """Raises KeyboardInterrupt from within the decoder layer `at`, at its `call`-th call."""
 
-    def __init__(self, module, at, call=1):
+    def __init__(self, language_model, at, call=1):
+        module = language_model.model
         layers = module.transformer.h if hasattr(module, "transformer") else module.model.layers
-        self.left = call
-        self.hook = layers[at].register_forward_hook(self)
+        self.run, self.left = language_model.own, call
+        if language_model.fast:
+            self.left, self.attend = (call - 1) * len(layers) + at + 1, self.run._attend
+            self.run._attend = self.attended
+        else:
+            self.hook = layers[at].register_forward_hook(self)
 
     def __call__(self, *_):
         self.left -= 1
         if self.left == 0:
             raise KeyboardInterrupt
 
+    def attended(self, *arguments):
+        self()
+        return self.attend(*arguments)
+
     def __enter__(self):
         return self
 
     def __exit__(self, *_):
-        self.hook.remove()
+        if hasattr(self, "hook"):
+            self.hook.remove()
+        else:
+            del self.run._attend
 
 
 @every_real_model
@@ -329,7 +342,7 @@ def test_an_interrupt_inside_a_forward_leaves_the_model_as_it_was(build, layer):
     language_model, text = build(), prompt(12)
     expected = uncached(language_model, text)
     language_model.forward(text[:7])
-    with Interrupted(language_model.model, layer), pytest.raises(KeyboardInterrupt):
+    with Interrupted(language_model, layer), pytest.raises(KeyboardInterrupt):
         language_model.forward(text[7:11])
     assert language_model.length == 7
     poison(language_model)
@@ -350,7 +363,7 @@ def test_a_run_after_an_interrupted_run_equals_a_fresh_one(growing, side, call):
 
     used = CausalLM(shared, growing=growing), CausalLM(other, growing=growing)
     run(*used, 1)
-    broken = Interrupted(shared if side == "target" else other, 1, call)
+    broken = Interrupted(used[side == "draft"], 1, call)
     with broken, pytest.raises(KeyboardInterrupt):
         run(*used, 2)
     fresh = CausalLM(shared, growing=growing), CausalLM(other, growing=growing)

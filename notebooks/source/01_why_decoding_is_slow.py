@@ -268,8 +268,8 @@ print(f"  reading its weights     {1e3 * weights / bytes_per_second:6.2f} ms")
 print(f"  its arithmetic          {1e3 * work / flops_per_second:6.2f} ms")
 
 # %% [markdown]
-# The two explain a small part of the first. The rest is **overhead**: a forward here calls over a thousand
-# operations of torch, and starting one takes longer than its arithmetic. So the curve is flat for another
+# The two explain a small part of the first. The rest is **overhead**: a forward here calls hundreds
+# of operations of torch, and starting one takes longer than its arithmetic. So the curve is flat for another
 # reason, but again n tokens share a fixed cost: reading the weights on a big model, starting operations on
 # a tiny one.
 

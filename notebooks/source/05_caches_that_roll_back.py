@@ -204,12 +204,12 @@ show_source(PreallocatedCache.truncate)
 show_source(GrowingCache.truncate)
 
 # %% [markdown]
-# Same weights, both caches. Read 5 tokens, then 4, forget 2, read 4: pairs of rows and bytes. The same
+# Same weights, both caches, transformers' own forward (`library=True`). Read 5 tokens, then 4, forget 2, read 4: pairs of rows and bytes. The same
 # words:
 
 # %%
 for growing in (False, True):
-    model = CausalLM(pair.target.model, max_length=512, growing=growing)
+    model = CausalLM(pair.target.model, max_length=512, growing=growing, library=True)
     held = []
     for feed in (5, 4, -2, 4):
         model.forward(prompt[:1] * feed) if feed > 0 else model.rollback(model.length + feed)
@@ -225,7 +225,7 @@ for growing in (False, True):
 from specdec_core.lab.measure import cache_bytes, median_seconds
 
 for growing in (False, True):
-    model = CausalLM(pair.target.model, max_length=512, growing=growing)
+    model = CausalLM(pair.target.model, max_length=512, growing=growing, library=True)
     model.forward(prompt[:1] * 400, keep=1)
     seconds = median_seconds(lambda m=model: (m.rollback(400), m.forward(prompt)), 5)
     print("growing     " if growing else "preallocated", f"{seconds * 1000:6.1f} ms a round")

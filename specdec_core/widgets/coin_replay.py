@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -20,18 +19,6 @@ from specdec_core.verify import emit
 # Coins are set in steps of 0.001.
 LARGEST_COIN = 0.999
 MOST_ROOM = 10_000
-
-
-@contextmanager
-def one_thread() -> Iterator[None]:
-    """Lets torch compute in this thread alone: on a busy machine, waiting for the others takes ten
-    times as long as a round of tables."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(threads)
 
 
 class Coins(Scripted):
@@ -76,8 +63,7 @@ class Rows:
             [0], gamma=gamma, max_new_tokens=self.room, stop_tokens=self.stop_tokens,
             randomness=Coins(self.drafted, coins, last),
         )  # fmt: skip
-        with one_thread():
-            return next(rounds)
+        return next(rounds)
 
     def after(self, accepted: int) -> Tensor:
         """What the token after `accepted` kept drafts is drawn from, [V], not normalised."""

@@ -36,7 +36,7 @@ class ShiftedRows:
     def __init__(self, target: LanguageModel, shift: int) -> None:
         self.target, self.shift = target, shift
         self.vocab_size, self.max_length = target.vocab_size, target.max_length
-        self.device = target.device
+        self.device, self.threads = target.device, target.threads
 
     @property
     def length(self) -> int:
