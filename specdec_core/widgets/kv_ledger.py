@@ -76,8 +76,8 @@ VERDICTS = {
     "unused": "past the end",
 }  # fmt: skip
 
-# A fault must be seen at once; the ledger compares with a forward without cache after each round.
-LONGEST = 120
+# Tokens: after each round the ledger compares with a forward without cache, and nobody waits long.
+LONGEST_PROMPT = 120
 
 Decode = Callable[[Sequence[int]], str]
 
@@ -120,9 +120,9 @@ def kv_ledger(
         if not prompt.strip():
             raise ValueError("Write a prompt of one word or more.")
         ids = pair.encode(prompt)
-        if len(ids) > LONGEST:
+        if len(ids) > LONGEST_PROMPT:
             raise ValueError(
-                f"The prompt has {len(ids)} tokens; the ledger reads {LONGEST} or fewer."
+                f"The prompt has {len(ids)} tokens; the ledger reads {LONGEST_PROMPT} or fewer."
             )
         return record_caches(
             pair, ids, gamma=gamma, max_new_tokens=max_new_tokens, seed=seed,
