@@ -81,7 +81,7 @@ def autoregressive_decode(
             p = _target_probs(target, text, nothing, sampling)[0]
             drawn = randomness.categorical(p).reshape(1)
             token, prob = torch.cat([drawn.double(), p.gather(-1, drawn).double()]).tolist()
-            check_finite(prob, "target", text)
+            _check_finite(prob, "target", text)
             text += ending.keep([int(token)])
             rounds.append(_plain_round(int(token), target.length, ending.reason))
     return result_of(Trace(tuple(text[: -len(rounds)]), rounds), "full", stop_strings, detokenize)
@@ -261,7 +261,7 @@ def on_host(values: list[float], gamma: int, width: int, coins: bool, text: list
     if math.isnan(mass):
         judged = int(accepted)
         at_fault = "draft" if judged < gamma and math.isnan(draft_prob[judged]) else "target"
-        check_finite(mass, at_fault, text)
+        _check_finite(mass, at_fault, text)
     return {
         "drafted": tuple(int(x) for x in drafted),
         "accepted": int(accepted),
@@ -280,7 +280,7 @@ def _read(draft: Draft, verdict: Verification, text: list[int]) -> dict:
     return on_host(on_device(draft, verdict).tolist(), gamma, gamma, coins, text)
 
 
-def check_finite(value: float, side: str, text: list[int]) -> None:
+def _check_finite(value: float, side: str, text: list[int]) -> None:
     if math.isnan(value):
         raise ValueError(
             f"The {side}'s logits after {len(text)} tokens are NaN or infinite; check its weights, "

@@ -47,11 +47,11 @@ class LlamaTexts:
         self._rows: list[Tensor] = []
 
     def prefill(self, prompts: Sequence[Sequence[int]]) -> None:
-        # Equal prompts are read once.
-        places = dict.fromkeys(map(tuple, prompts))
-        own = [self._one(prompt) for prompt in places]
-        places = {prompt: i for i, prompt in enumerate(places)}
-        which = torch.tensor([places[tuple(p)] for p in prompts], device=self._model.device)
+        prompts = [tuple(prompt) for prompt in prompts]
+        different = list(dict.fromkeys(prompts))  # equal prompts are read once
+        own = [self._one(prompt) for prompt in different]
+        places = {prompt: i for i, prompt in enumerate(different)}
+        which = upload([places[p] for p in prompts], torch.int64, self._model.device)
         self._rows = [torch.cat(layer, 1)[:, which] for layer in zip(*own, strict=True)]
         self.lengths = [len(prompt) for prompt in prompts]
 

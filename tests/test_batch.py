@@ -136,9 +136,6 @@ def test_the_law_of_two_texts_is_the_product_of_their_laws():
 def test_a_stop_token_ends_one_text_and_not_the_other():
     target, drafter = TableModel(first, 2), TableDrafter(second, 2)
 
-    def law_of(run):
-        return exact_law(run)
-
     def pairwise_run(randomness):
         runs = speculative_decode_batch(
             target, drafter, [[0], [0]], gamma=1, max_new_tokens=2, stop_tokens=[1],
@@ -151,9 +148,9 @@ def test_a_stop_token_ends_one_text_and_not_the_other():
             target, [0], max_new_tokens=2, stop_tokens=[1], randomness=randomness
         ).tokens
 
-    single = law_of(single_run)
+    single = exact_law(single_run)
     product = {(*a, 9, *b, 9): x * y for a, x in single.items() for b, y in single.items()}
-    assert largest_difference(law_of(pairwise_run), product) < 1e-12
+    assert largest_difference(exact_law(pairwise_run), product) < 1e-12
 
 
 def test_a_recorded_batch_can_be_replayed_text_by_text():

@@ -135,7 +135,7 @@ class Bill:
 def memory_bill(target: CausalLM, drafter: Drafter, gamma: int) -> list[Bill]:
     """Weights and caches of both models, predicted from their configs and as allocated now.
 
-    The caches are allocated by the first forward, so run the pair before.
+    transformers' forward allocates its cache at the first call, so run the pair before.
     """
     bill = _model_bill("target", target)
     draft = draft_network(drafter)
