@@ -8,7 +8,13 @@ from specdec_core.decode import (
     speculative_decode,
     speculative_rounds,
 )
-from specdec_core.drafters import Drafter, ModelDrafter, NGramDrafter, TableDrafter
+from specdec_core.drafters import (
+    Drafter,
+    LookupDrafter,
+    ModelDrafter,
+    NGramDrafter,
+    TableDrafter,
+)
 from specdec_core.exact import exact_law, largest_difference, marginal, total_variation
 from specdec_core.models import CausalLM, LanguageModel, TableModel
 from specdec_core.ngram import NGramTable
@@ -25,6 +31,7 @@ __all__ = [
     "Drafter",
     "Enumerated",
     "LanguageModel",
+    "LookupDrafter",
     "ModelDrafter",
     "NGramDrafter",
     "NGramTable",

@@ -17,7 +17,7 @@ from jinja2 import TemplateError
 from safetensors.torch import load_file
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-from specdec_core.drafters import Drafter, ModelDrafter, NGramDrafter
+from specdec_core.drafters import Drafter, LookupDrafter, ModelDrafter, NGramDrafter
 from specdec_core.loading import load_model, load_tokenizer
 from specdec_core.models import CausalLM
 from specdec_core.ngram import NGramTable
@@ -89,7 +89,7 @@ def load_pair(
 ) -> Pair:
     """Load a pair by its name, or any two models that share a tokenizer.
 
-    name: "storyworld" (drafters default, weak, strong) or "smollm2" (drafter self).
+    name: "storyworld" (drafters default, weak, strong) or "smollm2" (drafters lookup, self).
     target, draft: a folder, or a model's name on the hub. Without a draft the only drafter is
         "self", the target as its own draft: every draft is accepted, and nothing is gained.
     device: "cpu", "cuda" or "cuda:1". dtype: "float32", "float64", "bfloat16" or "float16".
@@ -109,7 +109,7 @@ def load_pair(
     if name == "storyworld":
         return _storyworld(max_length, options)
     if name == "smollm2":
-        return _with_self("smollm2", smollm2_folder(), max_length, options)
+        return _smollm2(max_length, options)
     raise ValueError(
         f"There is no pair named {name!r}: choose {' or '.join(PAIR_NAMES)}, or pass target= and "
         "draft=."
@@ -133,6 +133,12 @@ def _storyworld(max_length: int | None, options: dict) -> Pair:
         "strong": _draft_model(WEIGHTS / "strong", pair.target, options),
     }
     pair.check_text = check_words
+    return pair
+
+
+def _smollm2(max_length: int | None, options: dict) -> Pair:
+    pair = _with_self("smollm2", smollm2_folder(), max_length, options)
+    pair.drafters = {"lookup": LookupDrafter(pair.target.vocab_size), **pair.drafters}
     return pair
 
 

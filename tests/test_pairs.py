@@ -357,7 +357,7 @@ def test_smollm2_is_installed_once(no_hub, monkeypatch):
     folder = smollm2.install(said.append)
     assert list(no_hub.iterdir()) == [folder]
     assert "dequantised from Q4_1" in said[-1]
-    assert list(load_pair("smollm2").drafters) == ["self"]
+    assert list(load_pair("smollm2").drafters) == ["lookup", "self"]
     monkeypatch.setattr(smollm2, "_dequantise", None)  # would fail if it were called again
     assert smollm2.install(said.append) == folder
     assert "already here" in said[-2]
