@@ -107,14 +107,9 @@ def test_greedy_text_of_a_real_model_is_the_plain_text_and_a_loop_is_drafted_who
 
 def test_rounds_without_a_match_are_plain_rounds():
     target = pair()[0]
+    long = LookupDrafter(VOCAB, longest=8, shortest=8)
     rounds = list(
-        speculative_rounds(
-            target,
-            LookupDrafter(VOCAB, longest=8, shortest=8),
-            [1, 2, 3],
-            max_new_tokens=5,
-            randomness=Seeded(0),
-        )  # fmt: skip
+        speculative_rounds(target, long, [1, 2, 3], max_new_tokens=5, randomness=Seeded(0))
     )
     assert [round.drafted for round in rounds] == [()] * 5
 
