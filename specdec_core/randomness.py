@@ -51,10 +51,9 @@ def inverse_cdf(probs: Tensor, u: Tensor) -> Tensor:
     flat over zeros, and the point looked up stays below the total even where their product rounds
     up to it.
     """
-    mass = probs.double()
-    cdf = mass.cumsum(-1)
+    cdf = probs.cumsum(-1, dtype=torch.float64)
     if cdf.is_cuda:  # a parallel scan rounds differently from one token to the next
-        cdf = torch.where(mass > 0, cdf, 0.0).cummax(-1).values
+        cdf = torch.where(probs > 0, cdf, 0.0).cummax(-1).values
     total = cdf[..., -1:]
     point = torch.minimum(u.unsqueeze(-1) * total, total.nextafter(-total))
     return torch.searchsorted(cdf, point, right=True).squeeze(-1).clamp(max=probs.shape[-1] - 1)
@@ -69,6 +68,26 @@ def judge(u: Tensor, target_prob: Tensor, draft_prob: Tensor) -> Tensor:
     return accepted.long().cumprod(-1).sum(-1)
 
 
+def check_seed(seed: object) -> int:
+    """`seed` itself, once it is known to be a whole number of 64 bits."""
+    try:
+        whole = index(seed)
+    except TypeError:
+        whole = None
+    if whole is None or not -(2**63) <= whole < 2**64:
+        raise ValueError(f"seed must be a whole number between -2**63 and 2**64, not {seed!r}.")
+    return whole
+
+
+def _fold(seed: int) -> int:
+    """All 64 bits of a seed in the 32 that torch's generator reads; below 2**32 it stays itself.
+
+    The factor is odd, so seeds that differ in one half alone stay different.
+    """
+    high, low = divmod(seed % 2**64, 2**32)
+    return (low + 0x9E3779B1 * high) % 2**32
+
+
 class Seeded:
     """Uniforms from one seed, drawn on the CPU in float64 whatever the model's device.
 
@@ -78,16 +97,8 @@ class Seeded:
 
     def __init__(self, seed: int | None = None) -> None:
         self._generator = torch.Generator()
-        if seed is None:
-            self.seed = self._generator.seed()
-        else:
-            try:
-                self.seed = index(seed)
-                self._generator.manual_seed(self.seed)
-            except (TypeError, ValueError, RuntimeError, OverflowError):
-                raise ValueError(
-                    f"seed must be a whole number between -2**63 and 2**64, not {seed!r}."
-                ) from None
+        self.seed = check_seed(self._generator.seed() if seed is None else seed)
+        self._generator.manual_seed(_fold(self.seed))
         self.coins: Tensor | None = None
 
     def uniforms(self, *shape: int) -> Tensor:

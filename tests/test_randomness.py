@@ -132,6 +132,15 @@ def test_one_seed_gives_one_result_and_each_run_its_own():
     assert draws(unseeded) == draws(Seeded(unseeded.seed))
 
 
+def test_every_bit_of_a_seed_counts():
+    """torch's generator alone reads 32 of the 64."""
+    seeds = [0, 1, 2**32 - 1, 2**32, 2**32 + 1, 2**33, 2**63, 2**64 - 1, -2, -(2**62)]
+    streams = {tuple(Seeded(seed).uniforms(4).tolist()) for seed in seeds}
+    assert len(streams) == len(seeds)
+    alone = torch.rand(4, dtype=torch.float64, generator=torch.Generator().manual_seed(7))
+    assert torch.equal(Seeded(7).uniforms(4), alone)
+
+
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_seeded_uniforms_are_float64_one_a_token_and_one_a_position_in_order(dtype):
     u = torch.rand(6, dtype=torch.float64, generator=torch.Generator().manual_seed(11))

@@ -9,18 +9,22 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cache
 
 import numpy as np
 from scipy.stats import chi2, ncx2
 
+from specdec_core.batch import speculative_decode_batch
+from specdec_core.drafters import ModelDrafter
 from specdec_core.exact import Law
 from specdec_core.lab.museum import Example
-from specdec_core.models import LanguageModel
+from specdec_core.models import CausalLM, LanguageModel
 from specdec_core.pairs import Pair
 from specdec_core.randomness import Randomness, Seeded
 from specdec_core.sampling import Sampling
+from specdec_core.threads import Threads
 
 # Below 5 expected counts in a cell the statistic is no longer close to chi-square (Cochran 1954).
 LEAST_EXPECTED = 5.0
@@ -135,6 +139,77 @@ def null_band(
     p = np.array(list(law.values()))
     counts = np.random.default_rng(seed).multinomial(samples, p / p.sum(), size=repeats)
     return float(np.quantile(0.5 * np.abs(counts / samples - p).sum(-1), 1 - level))
+
+
+ELSE = ()  # stands for every output too rare to be named
+
+
+def sample_models(
+    target: CausalLM,
+    drafter: ModelDrafter | None,
+    prompt: Sequence[int],
+    *,
+    samples: int,
+    seed: int,
+    gamma: int = 2,
+    tokens: int = 3,
+    sampling: Sampling = Sampling(),
+    width: int = 400,
+    workers: int = 2,
+) -> Counter:
+    """How often each text of `tokens` tokens follows `prompt`, from real forwards of both models.
+
+    Decoded `width` at a time by `workers` threads of one core each; a text's randomness comes from
+    `seed` and its own row alone, so the counts do not depend on either.
+    """
+
+    def some(first: int) -> Counter:
+        rows = range(first, min(first + width, samples))
+        sources = [Seeded((seed << 32) + row) for row in rows]
+        results = speculative_decode_batch(
+            target, drafter, [prompt] * len(rows), gamma=gamma, sampling=sampling,
+            max_new_tokens=tokens, randomness=sources, record="stats",
+        )  # fmt: skip
+        return Counter(tuple(result.tokens) for result in results)
+
+    with Threads(1), ThreadPoolExecutor(workers) as pool:
+        return sum(pool.map(some, range(0, samples, width)), Counter())
+
+
+def likely_law(
+    target: CausalLM,
+    prompt: Sequence[int],
+    *,
+    tokens: int = 3,
+    least: float = 1e-5,
+    sampling: Sampling = Sampling(),
+) -> Law:
+    """The target's law of `tokens` tokens after `prompt`, texts rarer than `least` under `ELSE`.
+
+    Only beginnings of at least that probability are followed, by uncached forwards.
+    """
+    beginnings = {(): 1.0}
+    for _ in range(tokens):
+        longer = {}
+        for new, p in beginnings.items():
+            target.rollback(0)
+            row = sampling.probs(target.forward([*prompt, *new], keep=1))[0].double() * p
+            likely = (row >= least).nonzero()[:, 0]
+            longer |= {
+                (*new, token): mass
+                for token, mass in zip(likely.tolist(), row[likely].tolist(), strict=True)
+            }
+        beginnings = longer
+    target.rollback(0)
+    return beginnings | {ELSE: max(0.0, 1.0 - sum(beginnings.values()))}
+
+
+def name_rare(counts: Mapping[tuple[int, ...], int], law: Law) -> Counter:
+    """`counts` with every output that `law` does not name under `ELSE`."""
+    named: Counter = Counter()
+    for text, n in counts.items():
+        named[text if text in law else ELSE] += n
+    return named
 
 
 KEYHOLE = 3  # tokens left in view where a mistake could emit any of the vocabulary
