@@ -21,6 +21,7 @@ from specdec_core.cache import (
     make_cache,
     refuse_if_fixed,
 )
+from specdec_core.graphs import GraphedForward
 from specdec_core.llama import LlamaForward, supports
 from specdec_core.randomness import upload
 from specdec_core.sampling import is_whole
@@ -29,8 +30,6 @@ from specdec_core.threads import Threads
 # Longest text a cache is made for unless the caller says otherwise: memory grows with it.
 DEFAULT_MAX_LENGTH = 4096
 KEYS_VALUES = ("keys", "values")
-
-
 # Hidden size from which a second thread pays on a CPU.
 WIDE = 384
 
@@ -116,6 +115,8 @@ class CausalLM:
         self._cache = make_cache(model, max_length, growing)
         fast = not library and isinstance(self._cache, PreallocatedCache) and supports(model)
         self.own = LlamaForward(model, self._cache) if fast else None
+        on_cuda = fast and self.device.type == "cuda"
+        self._fast = GraphedForward(self.own) if on_cuda else self.own
         self._cache_argument = cache_argument(model)
         # Building the mask ourselves is cheaper; only sdpa takes it as booleans.
         self._own_mask = model.config._attn_implementation == "sdpa"
@@ -155,7 +156,7 @@ class CausalLM:
         self._cache.truncate(length)
         self.forwards += 1
         with Threads(self.threads):
-            logits = (self.own or self._library)(ids, length, keep or 0)
+            logits = (self._fast or self._library)(ids, length, keep or 0)
         self._cache.advance(rows)
         return logits
 

@@ -90,3 +90,19 @@ def test_the_host_waits_for_the_device_once_a_round(sampling, monkeypatch):
     finally:
         torch.cuda.set_sync_debug_mode("default")
     assert reads == result.stats.rounds
+
+
+def test_small_forwards_are_graphs_that_compute_what_the_plain_forward_computes():
+    target = CausalLM(model(dtype=torch.float64).to("cuda"))
+    text = prompt(40)
+    target.forward(text[:20])
+    for count in (1, 5, 1, 5, 17):
+        target.rollback(20)
+        found = target.forward(text[20 : 20 + count])
+        expected = target.own(torch.tensor(text[20 : 20 + count], device="cuda"), 20, 0)
+        torch.testing.assert_close(found, expected, rtol=0, atol=1e-10)
+    assert all(target._fast.graphs[count] for count in (1, 5, 17))
+    before = target.forward(text[:1])
+    kept = before.clone()
+    target.forward(text[1:2])
+    assert torch.equal(before, kept)  # a replay does not write into what was handed out

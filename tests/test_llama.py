@@ -20,6 +20,7 @@ from specdec_core import (
     load_pair,
     speculative_decode,
 )
+from specdec_core.graphs import GraphedForward
 from specdec_core.llama import fuse, supports
 
 LLAMA3 = {"rope_type": "llama3", "factor": 4.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
@@ -73,6 +74,22 @@ def test_logits_equal_the_librarys_in_float64(config):
         reference = theirs.forward(text[start:end], keep=keep)
         torch.testing.assert_close(mine, reference, rtol=0, atol=1e-12)
     torch.testing.assert_close(ours._cache.layers[1].keys, theirs._cache.layers[1].keys)
+
+
+@pytest.mark.parametrize("config", CONFIGS.values(), ids=CONFIGS)
+def test_the_forward_of_fixed_shapes_equals_the_other_whatever_lies_past_the_length(config):
+    """What a CUDA graph records: all rows of the cache, those past the length behind a mask."""
+    ours, text = CausalLM(build(config)), prompt(60)
+    ours.forward(text[:40])
+    for layer in ours.own.layers:
+        layer.rows[:, :, 40:] = 1e3
+    graphed = GraphedForward(ours.own)
+    graphed._length.fill_(40)
+    with torch.inference_mode():
+        for count in (1, 2, 5):
+            ids = torch.tensor(text[40 : 40 + count])
+            fixed = graphed.fixed(ids[None])[0]
+            torch.testing.assert_close(fixed, ours.own(ids, 40, 0), rtol=0, atol=1e-12)
 
 
 @pytest.mark.parametrize(
