@@ -11,6 +11,7 @@ import json
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 import torch
 from jinja2 import TemplateError
@@ -18,7 +19,7 @@ from safetensors.torch import load_file
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from specdec_core.drafters import Drafter, LookupDrafter, ModelDrafter, NGramDrafter
-from specdec_core.loading import load_model, load_tokenizer
+from specdec_core.loading import load_model, load_tokenizer, parse_device
 from specdec_core.models import CausalLM
 from specdec_core.ngram import NGramTable
 from specdec_core.smollm2 import smollm2_folder
@@ -78,12 +79,22 @@ class Pair:
         )
 
 
+class _Options(NamedTuple):
+    """How to load a pair; arguments of `load_pair`."""
+
+    device: str | torch.device
+    draft_device: str | torch.device
+    dtype: str | torch.dtype
+    max_length: int | None
+
+
 def load_pair(
     name: str | None = None,
     *,
     target: str | Path | None = None,
     draft: str | Path | None = None,
     device: str | torch.device = "cpu",
+    draft_device: str | torch.device | None = None,
     dtype: str | torch.dtype = "float32",
     max_length: int | None = None,
 ) -> Pair:
@@ -92,7 +103,8 @@ def load_pair(
     name: "storyworld" (drafters default, weak, strong) or "smollm2" (drafters lookup, self).
     target, draft: a folder, or a model's name on the hub. Without a draft the only drafter is
         "self", the target as its own draft: every draft is accepted, and nothing is gained.
-    device: "cpu", "cuda" or "cuda:1". dtype: "float32", "float64", "bfloat16" or "float16".
+    device: "cpu", "cuda" or "cuda:1". draft_device: the draft's, where it is another; its drafts
+        then travel in every round. dtype: "float32", "float64", "bfloat16" or "float16".
     max_length: longest text in tokens; by default each model's context, at most 4,096.
 
     Raises ValueError, in one sentence, where a model is not there, cannot be loaded whole or cannot
@@ -101,15 +113,15 @@ def load_pair(
     """
     if (name is None) == (target is None):
         raise ValueError(f"Name a pair ({' or '.join(PAIR_NAMES)}), or pass target= and draft=.")
-    options = {"device": device, "dtype": dtype}
+    options = _Options(device, device if draft_device is None else draft_device, dtype, max_length)
     if target is not None:
-        return _any_pair(target, draft, max_length, options)
+        return _any_pair(target, draft, options)
     if draft is not None:
         raise ValueError(f"draft= goes with target=; choose among load_pair({name!r}).drafters.")
     if name == "storyworld":
-        return _storyworld(max_length, options)
+        return _storyworld(options)
     if name == "smollm2":
-        return _smollm2(max_length, options)
+        return _smollm2(options)
     raise ValueError(
         f"There is no pair named {name!r}: choose {' or '.join(PAIR_NAMES)}, or pass target= and "
         "draft=."
@@ -122,10 +134,10 @@ def storyworld_card() -> dict:
     return json.loads(path.read_text()) if path.exists() else {}
 
 
-def _storyworld(max_length: int | None, options: dict) -> Pair:
+def _storyworld(options: _Options) -> Pair:
     if not (WEIGHTS / "target").is_dir():
         raise ValueError("The bundled weights are missing: run `make train` to make them again.")
-    pair = _with_self("storyworld", WEIGHTS / "target", max_length, options)
+    pair = _with_self("storyworld", WEIGHTS / "target", options)
     table = NGramTable.from_tensors(load_file(WEIGHTS / "weak" / "ngrams.safetensors"))
     pair.drafters = {
         "default": _draft_model(WEIGHTS / "default", pair.target, options),
@@ -136,39 +148,39 @@ def _storyworld(max_length: int | None, options: dict) -> Pair:
     return pair
 
 
-def _smollm2(max_length: int | None, options: dict) -> Pair:
-    pair = _with_self("smollm2", smollm2_folder(), max_length, options)
+def _smollm2(options: _Options) -> Pair:
+    pair = _with_self("smollm2", smollm2_folder(), options)
     pair.drafters = {"lookup": LookupDrafter(pair.target.vocab_size), **pair.drafters}
     return pair
 
 
-def _any_pair(
-    target: str | Path, draft: str | Path | None, max_length: int | None, options: dict
-) -> Pair:
+def _any_pair(target: str | Path, draft: str | Path | None, options: _Options) -> Pair:
     if draft is None:
-        return _with_self(_short(target), target, max_length, options)
+        return _with_self(_short(target), target, options)
     target_tokenizer, draft_tokenizer = load_tokenizer(target), load_tokenizer(draft)
     check_same_tokens(target_tokenizer, draft_tokenizer, str(target), str(draft))
-    pair = _with_self(f"{_short(target)} + {_short(draft)}", target, max_length, options)
+    pair = _with_self(f"{_short(target)} + {_short(draft)}", target, options)
     drafter = _draft_model(draft, pair.target, options)
     check_rows(draft_tokenizer, drafter.model.vocab_size, str(draft))
     pair.drafters = {_short(draft): drafter}
     return pair
 
 
-def _with_self(name: str, target: str | Path, max_length: int | None, options: dict) -> Pair:
+def _with_self(name: str, target: str | Path, options: _Options) -> Pair:
     """A pair whose only drafter is the target itself: the same weights, a cache of its own."""
     tokenizer = load_tokenizer(target)
-    model = load_model(target, **options)
-    lm = CausalLM(model, max_length=max_length)
+    model = load_model(target, options.device, options.dtype)
+    lm = CausalLM(model, max_length=options.max_length)
     check_rows(tokenizer, lm.vocab_size, str(target))
+    if parse_device(options.draft_device) != parse_device(options.device):
+        model = load_model(target, options.draft_device, options.dtype)
     itself = ModelDrafter(CausalLM(model, max_length=lm.max_length))
     return Pair(name, lm, {"self": itself}, tokenizer, find_stop_tokens(model, tokenizer))
 
 
-def _draft_model(source: str | Path, target: CausalLM, options: dict) -> ModelDrafter:
+def _draft_model(source: str | Path, target: CausalLM, options: _Options) -> ModelDrafter:
     """A drafter for `target`, with room for the same texts where its own context allows."""
-    model = load_model(source, **options)
+    model = load_model(source, options.draft_device, options.dtype)
     context = getattr(model.config.get_text_config(), "max_position_embeddings", None)
     length = min(target.max_length, context or target.max_length)
     return ModelDrafter(CausalLM(model, max_length=length), vocab_size=target.vocab_size)

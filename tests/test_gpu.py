@@ -13,6 +13,7 @@ from specdec_core import (
     Sampling,
     Seeded,
     autoregressive_decode,
+    load_pair,
     speculative_decode,
 )
 
@@ -106,3 +107,14 @@ def test_small_forwards_are_graphs_that_compute_what_the_plain_forward_computes(
     kept = before.clone()
     target.forward(text[1:2])
     assert torch.equal(before, kept)  # a replay does not write into what was handed out
+
+
+def test_a_draft_on_another_device_gives_the_same_tokens():
+    def tokens(**devices):
+        both = load_pair("storyworld", dtype="float64", **devices)
+        assert both.drafter.model.device.type == devices.get("draft_device", "cuda")
+        return speculative_decode(
+            both.target, both.drafter, both.encode("Once upon a time"), randomness=Seeded(1)
+        ).tokens
+
+    assert tokens(device="cuda", draft_device="cpu") == tokens(device="cuda")

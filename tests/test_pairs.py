@@ -302,8 +302,9 @@ def test_the_hub_cache_is_enough(folders, tmp_path, monkeypatch):
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a CUDA device")
 def test_cuda_asked_for_and_not_there(folders):
     for device in ("cuda", "cuda:1"):
-        said = refusal(target=folders / "rows60", device=device)
-        assert f"{device} is asked for" in said and "no CUDA device" in said
+        for side in ("device", "draft_device"):
+            said = refusal(target=folders / "rows60", **{side: device})
+            assert f"{device} is asked for" in said and "no CUDA device" in said
 
 
 def test_devices_and_dtypes_that_do_not_exist(monkeypatch):
