@@ -401,7 +401,8 @@ def test_smollm2_answers_a_message():
     run = {"sampling": GREEDY, "max_new_tokens": 24, "stop_tokens": pair.stop_tokens}
     plain = autoregressive_decode(pair.target, prompt, **run)
     assert "Paris" in pair.decode(plain.tokens) and plain.finish_reason == "stop"
-    drafted = speculative_decode(pair.target, pair.drafter, prompt, **run)
-    assert drafted.tokens == plain.tokens and drafted.stats.acceptance_rate == 1.0
+    for drafter, least in ((pair.drafters["self"], 1.0), (pair.drafters["lookup"], 0.0)):
+        drafted = speculative_decode(pair.target, drafter, prompt, **run)
+        assert drafted.tokens == plain.tokens and drafted.stats.acceptance_rate >= least
     text = "naïve café — 你好 🎉\n\tx  =  1"
     assert pair.decode(pair.encode(text)) == text
