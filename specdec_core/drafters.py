@@ -76,7 +76,9 @@ class ModelDrafter:
         feed: Sequence[int] | Tensor = self.readable(context[self.model.length :])
         tokens, rows = [], []
         for _ in range(gamma):
-            logits = self.model.forward(feed, keep=1)[:, : self.vocab_size]
+            logits = self.model.forward(feed, keep=1)
+            if self.vocab_size < self.model.vocab_size:
+                logits = logits[:, : self.vocab_size]
             probs = sampling.probs(logits, text)
             feed = randomness.categorical(probs[0]).reshape(1)
             if text is not None:

@@ -44,7 +44,7 @@ def upload(values: object, dtype: torch.dtype, device: torch.device | str) -> Te
     return tensor.to(device)
 
 
-def inverse_cdf(probs: Tensor, u: Tensor) -> Tensor:
+def inverse_cdf(probs: Tensor, u: Tensor | float) -> Tensor:
     """Turn uniforms `u` float64 [...] in [0, 1) into token ids int64 [...] by inverse CDF.
 
     `probs` [..., V] need not sum to one. A token of probability zero is never returned: the CDF is
@@ -55,7 +55,8 @@ def inverse_cdf(probs: Tensor, u: Tensor) -> Tensor:
     if cdf.is_cuda:  # a parallel scan rounds differently from one token to the next
         cdf = torch.where(probs > 0, cdf, 0.0).cummax(-1).values
     total = cdf[..., -1:]
-    point = torch.minimum(u.unsqueeze(-1) * total, total.nextafter(-total))
+    scaled = (u.unsqueeze(-1) if isinstance(u, Tensor) else u) * total
+    point = torch.minimum(scaled, total.nextafter(-total))
     return torch.searchsorted(cdf, point, right=True).squeeze(-1).clamp(max=probs.shape[-1] - 1)
 
 
@@ -64,8 +65,8 @@ def judge(u: Tensor, target_prob: Tensor, draft_prob: Tensor) -> Tensor:
 
     The product form needs no division: q may be as small as it likes, and p = 0 always rejects.
     """
-    accepted = u * draft_prob.double() < target_prob.double()
-    return accepted.long().cumprod(-1).sum(-1)
+    accepted = u * draft_prob < target_prob  # in float64, which u is
+    return accepted.cumprod(-1).sum(-1)
 
 
 def check_seed(seed: object) -> int:
@@ -105,14 +106,14 @@ class Seeded:
         """The next uniforms of the stream, float64 on the CPU; n at once are n one by one."""
         return torch.rand(shape, dtype=torch.float64, generator=self._generator)
 
-    def _uniform(self, shape: torch.Size, device: torch.device) -> Tensor:
-        return upload(self.uniforms(*shape), torch.float64, device)
-
     def categorical(self, probs: Tensor) -> Tensor:
-        return inverse_cdf(probs, self._uniform(probs.shape[:-1], probs.device))
+        u = self.uniforms(*probs.shape[:-1])
+        # A single one goes along as a number: nothing to upload.
+        return inverse_cdf(probs, upload(u, torch.float64, probs.device) if u.dim() else u.item())
 
     def first_rejection(self, target_prob: Tensor, draft_prob: Tensor) -> Tensor:
-        self.coins = self._uniform(target_prob.shape, target_prob.device)
+        u = self.uniforms(*target_prob.shape)
+        self.coins = upload(u, torch.float64, target_prob.device)
         return judge(self.coins, target_prob, draft_prob)
 
 
