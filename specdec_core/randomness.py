@@ -48,15 +48,15 @@ def inverse_cdf(probs: Tensor, u: Tensor | float) -> Tensor:
     """Turn uniforms `u` float64 [...] in [0, 1) into token ids int64 [...] by inverse CDF.
 
     `probs` [..., V] need not sum to one. A token of probability zero is never returned: the CDF is
-    flat over zeros, and the point looked up stays below the total even where their product rounds
-    up to it.
+    flat over zeros, and the point looked up stays below the total, since u is at most 1 - 2**-53.
     """
     cdf = probs.cumsum(-1, dtype=torch.float64)
     if cdf.is_cuda:  # a parallel scan rounds differently from one token to the next
         cdf = torch.where(probs > 0, cdf, 0.0).cummax(-1).values
     total = cdf[..., -1:]
-    scaled = (u.unsqueeze(-1) if isinstance(u, Tensor) else u) * total
-    point = torch.minimum(scaled, total.nextafter(-total))
+    point = (u.unsqueeze(-1) if isinstance(u, Tensor) else u) * total
+    if probs.dtype == torch.float64:  # whose smallest numbers are too coarse for that
+        point = torch.minimum(point, total.nextafter(-total))
     return torch.searchsorted(cdf, point, right=True).squeeze(-1).clamp(max=probs.shape[-1] - 1)
 
 

@@ -38,9 +38,13 @@ def test_a_token_of_probability_zero_is_never_drawn(dtype, zeros):
         assert (row[drawn] > 0).all()
 
 
-@pytest.mark.parametrize("scale", [1.0, 1e-300, 1e-310, 5e-324, 1e300])
-def test_weights_of_any_scale_never_draw_a_zero(scale):
-    weights = torch.tensor([0, 1, 0, 1, 0], dtype=torch.float64) * scale
+@pytest.mark.parametrize(
+    ("dtype", "scale"),
+    [(torch.float64, scale) for scale in (1.0, 1e-300, 1e-310, 5e-324, 1e300)]
+    + [(torch.float32, scale) for scale in (1.0, 1e-38, 1.5e-45, 1e38)],
+)
+def test_weights_of_any_scale_never_draw_a_zero(dtype, scale):
+    weights = torch.tensor([0, scale, 0, scale, 0], dtype=dtype)
     assert set(inverse_cdf(weights.expand(len(UNIFORMS), -1), UNIFORMS).tolist()) <= {1, 3}
     assert inverse_cdf(weights, torch.tensor(0.0, dtype=torch.float64)) == 1
 
