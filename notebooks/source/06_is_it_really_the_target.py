@@ -439,7 +439,7 @@ bet_board()
 # - [Leviathan, Kalman, Matias 2023](https://arxiv.org/abs/2211.17192), appendix A proves the law
 # - [Chen et al. 2023](https://arxiv.org/abs/2302.01318), theorem 1
 #
-# **Next:** chapter 07 (being written) asks which $p$ and which $q$: temperature, top-k, top-p on either side.
+# **Next:** chapter 07 asks which $p$ and which $q$: temperature, top-k, top-p on either side.
 
 # %% [markdown]
 # <details><summary><b>For the instructor</b></summary>
