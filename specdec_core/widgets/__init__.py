@@ -9,9 +9,12 @@ from specdec_core.widgets.mass_mover import mass_mover
 from specdec_core.widgets.museum_wall import museum_wall
 from specdec_core.widgets.picture import Picture
 from specdec_core.widgets.proof_tree import proof_tree, real_rows
+from specdec_core.widgets.race_track import race_track
 from specdec_core.widgets.ribbon import origin_ribbon
 from specdec_core.widgets.sample_size import sample_size
+from specdec_core.widgets.seismograph import seismograph
 from specdec_core.widgets.staircase import staircase
+from specdec_core.widgets.warping_desk import warping_desk
 
 __all__ = [
     "Picture",
@@ -27,7 +30,10 @@ __all__ = [
     "museum_wall",
     "origin_ribbon",
     "proof_tree",
+    "race_track",
     "real_rows",
     "sample_size",
+    "seismograph",
     "staircase",
+    "warping_desk",
 ]

@@ -117,6 +117,19 @@ GALLERY = {
         "samples, power of ten",
         [3, 4],
     ),
+    "warping desk": Exhibit(
+        PAIR,
+        "from specdec_core.widgets import warping_desk\nstage = warping_desk(pair)\nstage",
+        (("draft temperature", 1, "exactly p′. Of all drafts 0.750 are kept"),
+         ("previous target top-k", None, "Out come A 1.000, B 0.000, C 0.000: exactly p′"),
+         ("next target top-k", None, "Of all drafts 0.750 are kept"),
+         ("draft temperature", 0, "Of all drafts 0.625 are kept"),
+         ("the ratio uses q", "also before temperature (M12)", "not p′, total variation"),
+         ("my p", "x", "p must be numbers"),
+         ("p and q are", "after “Recipe: soup with”", "Out come onions")),
+        "draft temperature",
+        [0.5, 0.8],
+    ),
     "forward race": Exhibit(
         IMPORT,
         "from specdec_core.widgets import forward_race\n"
@@ -125,6 +138,33 @@ GALLERY = {
         (("previous tokens n", None, "2 tokens take"),),
         "tokens n",
         [1, 3],
+    ),
+    "race track": Exhibit(
+        PAIR,
+        "from specdec_core.widgets import race_track\n"
+        "stage = race_track(trace=out.trace, decode=pair.decode, alpha=.8)\nstage",
+        (("draft step c", 0.6, "the best gamma here is 1, 1.09 times"),
+         ("draft step c", 0.05, "the best gamma here is 8"),
+         ("gamma", 2, "there is no run at gamma 2"),
+         ("verdicts", "coins at alpha", "at gamma 2: plain takes"),
+         ("next race", None, "race 2"),
+         ("acceptance alpha", 1, "the best gamma here is 12")),
+        "acceptance alpha",
+        [0.5, 0.7],
+    ),
+    "seismograph": Exhibit(
+        PAIR + "from specdec_core.lab.acceptance import record_acceptance\n"
+        "text = [*prompt, *out.tokens]\n"
+        "records = {name: record_acceptance(pair.target, draft, text)\n"
+        "           for name, draft in pair.drafters.items()}",
+        "from specdec_core.widgets import seismograph\n"
+        "stage = seismograph(records, pair.decode)\nstage",
+        (("show", "weak", "weak: mean acceptance"),
+         ("and below it", "strong", "Below, strong: mean"),
+         ("position", 4, "At position 4"),
+         ("and below it", "nothing", "weak: mean acceptance")),
+        "position",
+        [3, 9],
     ),
     "bet": Exhibit(
         IMPORT,
