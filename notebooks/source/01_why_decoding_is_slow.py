@@ -11,7 +11,7 @@
 
 # %%
 from specdec_core import Sampling, autoregressive_decode, load_pair, speculative_decode
-from specdec_core.lab import exercises, measure, museum, timing
+from specdec_core.lab import exercises, memory, museum, timing
 from specdec_core.lab.notebook import show_source
 from specdec_core.widgets import bet, forward_race, line_figure, origin_ribbon
 
@@ -136,7 +136,7 @@ line_figure(
 
 # %%
 config, dtype = quick.target.model.config, quick.target.dtype
-print("one token:", measure.cache_bytes(config, 1, dtype), "bytes")
+print("one token:", memory.cache_bytes(config, 1, dtype), "bytes")
 print("by hand:  ", 2 * config.num_hidden_layers * config.hidden_size * dtype.itemsize, "bytes")
 
 # %% [markdown]
@@ -231,9 +231,9 @@ show_source(type(target).forward)
 # Count both for the bundled target:
 
 # %%
-weights = measure.weight_bytes(config, dtype)
+weights = memory.weight_bytes(config, dtype)
 work = timing.flops_per_token(quick.target)
-print(f"weights: {measure.count_parameters(config):,} numbers, {weights:,} bytes")
+print(f"weights: {memory.count_parameters(config):,} numbers, {weights:,} bytes")
 print(f"arithmetic for one token: {work:,} operations")
 
 # %% [markdown]
@@ -413,7 +413,7 @@ line_figure(
 #   below 1e-9, and a forward over 5 tokens gives the rows of 5 forwards. Times: one machine, the fastest of
 #   5 or 7 turns.
 # - Computed, not measured: the GPU numbers. They are lower bounds.
-# - Not shown: that speculation is faster. Drafting takes time too, and guesses fail: chapter 08 (planned).
+# - Not shown: that speculation is faster. Drafting takes time too, and guesses fail: chapter 08.
 
 # %% [markdown]
 # ## Five questions to recall

@@ -222,7 +222,8 @@ for growing in (False, True):
 # tokens, after 400 rows:
 
 # %% tags=["nbval-ignore-output"]
-from specdec_core.lab.measure import cache_bytes, median_seconds
+from specdec_core.lab.measure import median_seconds
+from specdec_core.lab.memory import cache_bytes
 
 for growing in (False, True):
     model = CausalLM(pair.target.model, max_length=512, growing=growing, library=True)

@@ -14,7 +14,8 @@ from torch import Tensor
 
 from specdec_core.decode import speculative_rounds
 from specdec_core.drafters import ModelDrafter
-from specdec_core.lab.measure import cache_bytes, draft_network
+from specdec_core.lab.measure import draft_network
+from specdec_core.lab.memory import cache_bytes
 from specdec_core.lab.museum import installed
 from specdec_core.lab.museum.caches import Passed
 from specdec_core.models import CausalLM

@@ -23,15 +23,25 @@ from specdec_core.lab.exercises.chapter_05 import (
     check_write_rows,
 )
 from specdec_core.lab.exercises.chapter_06 import check_distance, check_plan, check_right_law
+from specdec_core.lab.exercises.chapter_07 import check_draft_one, check_prefixes, check_warped
+from specdec_core.lab.exercises.chapter_08 import (
+    check_alpha_of_fraction,
+    check_best_gamma,
+    check_expected_tokens,
+)
 from specdec_core.lab.exercises.verdicts import compare_choice, compare_prediction
 from specdec_core.lab.exercises.whole_loop import check_my_decode
 
 __all__ = [
+    "check_alpha_of_fraction",
+    "check_best_gamma",
     "check_count_kept",
     "check_cut_block",
     "check_distance",
     "check_draft_chain",
+    "check_draft_one",
     "check_expected_acceptance",
+    "check_expected_tokens",
     "check_find_fault",
     "check_greedy_loop",
     "check_greedy_verdict",
@@ -41,12 +51,14 @@ __all__ = [
     "check_one_token",
     "check_order",
     "check_plan",
+    "check_prefixes",
     "check_residual",
     "check_right_law",
     "check_row_duty",
     "check_rows_after",
     "check_rows_fed",
     "check_tokens_per_forward",
+    "check_warped",
     "check_write_rows",
     "compare_choice",
     "compare_prediction",

@@ -1,0 +1,161 @@
+"""The memory bill: what a pair takes, predicted from its configs and as it is allocated.
+
+Weights and caches are predicted to the byte; the activations of a verification roughly, since how
+long each intermediate tensor lives is a matter of the code that runs.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
+from transformers import AutoModelForCausalLM, PretrainedConfig
+
+from specdec_core.drafters import Drafter
+from specdec_core.lab.measure import draft_network
+from specdec_core.models import CausalLM
+from specdec_core.randomness import Seeded
+from specdec_core.sampling import Sampling
+from specdec_core.verify import Draft, verify
+
+
+@dataclass(frozen=True)
+class Bill:
+    """One line of the memory bill, in bytes; allocated is None where it was not measured."""
+
+    what: str
+    predicted: int
+    allocated: int | None = None
+
+
+def memory_bill(target: CausalLM, drafter: Drafter, gamma: int) -> list[Bill]:
+    """Weights and caches of both models and the activations of one verification.
+
+    Our own forward allocates its cache when the model is loaded, transformers' at its first call.
+    One verification is run to be measured, which leaves the target's cache empty.
+    """
+    rows = gamma + 1
+    peak = peak_bytes(lambda: _verify_once(target, rows))
+    bill = _model_bill("target", target)
+    draft = draft_network(drafter)
+    if draft is not None:
+        shared = draft.model is target.model
+        bill += [
+            line for line in _model_bill("draft", draft) if not (shared and "weights" in line.what)
+        ]
+    return [
+        *bill,
+        Bill(f"activations of {rows} rows, roughly", activation_bytes(target, rows), peak),
+    ]
+
+
+def _model_bill(side: str, lm: CausalLM) -> list[Bill]:
+    config, length = lm.model.config, lm.max_length
+    # Parameters may be views of one piece of memory: each piece counts once.
+    held = {
+        w.untyped_storage().data_ptr(): w.untyped_storage().nbytes() for w in lm.model.parameters()
+    }
+    return [
+        Bill(f"{side} weights", weight_bytes(config, lm.dtype), sum(held.values())),
+        Bill(
+            f"{side} cache of {length:,} tokens",
+            cache_bytes(config, length, lm.dtype),
+            lm.cache_bytes,
+        ),
+    ]
+
+
+def weight_bytes(config: PretrainedConfig, dtype: torch.dtype) -> int:
+    """Size of a model's parameters, without making it."""
+    return count_parameters(config) * dtype.itemsize
+
+
+def count_parameters(config: PretrainedConfig) -> int:
+    """How many parameters a model of this config has, tied ones counted once."""
+    with torch.device("meta"):
+        model = AutoModelForCausalLM.from_config(config)
+    return sum(parameter.numel() for parameter in model.parameters())
+
+
+def cache_bytes(config: PretrainedConfig, length: int, dtype: torch.dtype) -> int:
+    """Keys and values: 2 x layers x key-value heads x head width x tokens x bytes."""
+    config = config.get_text_config()
+    _, kv_heads, width = _heads(config)
+    return 2 * config.num_hidden_layers * kv_heads * width * length * dtype.itemsize
+
+
+def activation_bytes(lm: CausalLM, rows: int) -> int:
+    """Rough peak of one verification of `rows` tokens: the larger of its two parts.
+
+    In a layer: queries, keys and values, plain and turned, with the tables that turn them; the
+    feed-forward's two halves, their product, and some hidden states. In the verdict: logits, p, q,
+    and q with a row of zeros, in float32 or wider, and two rows in float64 to draw from.
+    """
+    config = lm.model.config.get_text_config()
+    heads, kv_heads, width = _heads(config)
+    inner = getattr(config, "intermediate_size", None) or 4 * config.hidden_size
+    layer = 4 * (heads + 2 * kv_heads) * width + 4 * inner + 6 * config.hidden_size
+    verdict = rows * (lm.dtype.itemsize + 3 * max(4, lm.dtype.itemsize)) + 2 * 8
+    return max(rows * layer * lm.dtype.itemsize, lm.vocab_size * verdict)
+
+
+def _heads(config: PretrainedConfig) -> tuple[int, int, int]:
+    """Query heads, key-value heads, and the width of each."""
+    heads = config.num_attention_heads
+    kv_heads = getattr(config, "num_key_value_heads", None) or heads
+    return heads, kv_heads, getattr(config, "head_dim", None) or config.hidden_size // heads
+
+
+class _Watch(TorchDispatchMode):
+    """Counts the memory of the tensors that are made inside it, and notes the peak."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.live = self.peak = 0
+        self._known: set[int] = set()
+
+    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+        given = {t.untyped_storage()._cdata for t in _tensors((args, kwargs))}
+        out = function(*args, **(kwargs or {}))
+        for tensor in _tensors(out):
+            storage = tensor.untyped_storage()
+            if storage._cdata not in given | self._known:
+                self._known.add(storage._cdata)
+                self.live += storage.nbytes()
+                self.peak = max(self.peak, self.live)
+                weakref.finalize(storage, self._freed, storage._cdata, storage.nbytes())
+        return out
+
+    def _freed(self, key: int, size: int) -> None:
+        self._known.discard(key)
+        self.live -= size
+
+
+def _tensors(tree: object) -> list[Tensor]:
+    return [leaf for leaf in tree_leaves(tree) if isinstance(leaf, Tensor)]
+
+
+@torch.inference_mode()
+def peak_bytes(run: Callable[[], object]) -> int:
+    """Most memory that the tensors made by `run` held at once, on any device.
+
+    What a captured CUDA graph keeps for itself is not seen.
+    """
+    with _Watch() as watch:
+        run()
+    return watch.peak
+
+
+def _verify_once(target: CausalLM, rows: int) -> None:
+    """One verification of rows - 1 drafts, in every shape as a round runs it."""
+    target.rollback(0)
+    target.forward([0], keep=1)
+    p = Sampling().probs(target.forward([0] * rows))
+    tokens = torch.zeros(rows - 1, dtype=torch.int64, device=p.device)
+    verify(p, Draft(tokens, p[:-1].clone()), Seeded(0))
+    target.rollback(0)

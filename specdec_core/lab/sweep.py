@@ -1,0 +1,214 @@
+"""Speed-ups predicted from a pair's pieces, and speed-ups measured on whole runs, side by side.
+
+The prediction sees neither the seeds nor the times of the runs it is held against.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from specdec_core.batch import speculative_decode_batch
+from specdec_core.decode import autoregressive_decode, speculative_rounds
+from specdec_core.drafters import Drafter, ModelDrafter
+from specdec_core.lab.measure import measure_costs, measure_overhead
+from specdec_core.lab.speed_model import GAMMAS, Costs, gain, tokens_from_positions
+from specdec_core.lab.timing import fastest
+from specdec_core.models import CausalLM, LanguageModel
+from specdec_core.randomness import Seeded
+from specdec_core.sampling import Sampling
+from specdec_core.trace import Stats
+
+
+def measure_acceptance(
+    target: LanguageModel,
+    drafter: ModelDrafter,
+    prompts: Sequence[Sequence[int]],
+    *,
+    seeds: Sequence[int] = tuple(range(16)),
+    **options: object,
+) -> Stats:
+    """Counts pooled over a run of each prompt with each seed, all at once.
+
+    options as `speculative_decode_batch`; gamma is the deepest position counted.
+    """
+    runs = [(prompt, seed) for prompt in prompts for seed in seeds]
+    results = speculative_decode_batch(
+        target, drafter, [prompt for prompt, _ in runs],
+        randomness=[Seeded(seed) for _, seed in runs], **options,
+    )  # fmt: skip
+    stats = Stats()
+    for result in results:
+        for round in result.trace.rounds:
+            stats.add(round)
+    return stats
+
+
+@dataclass(frozen=True)
+class SweepRow:
+    """One gamma of a sweep: what the model predicts, and what runs of another seed measured.
+
+    tokens_predicted, tokens: N, from the acceptance at each position, and as counted.
+    predicted, measured: speed-up over plain decoding, prefill and first round left out.
+    """
+
+    gamma: int
+    tokens_predicted: float
+    tokens: float
+    predicted: float
+    measured: float
+
+    @property
+    def error(self) -> float:
+        """predicted / measured - 1."""
+        return self.predicted / self.measured - 1
+
+
+def predict(rates: Sequence[float], costs: Costs, o: float = 0.0) -> dict[int, tuple[float, float]]:
+    """gamma -> (N, S) for every measured v, from the acceptance at each position of a draft.
+
+    Where fewer positions were measured than gamma, the last one stands for the rest.
+    """
+    found = {}
+    for gamma, v in costs.v.items():
+        tokens = tokens_from_positions([*rates, *rates[-1:] * gamma][:gamma])
+        found[gamma] = tokens, gain(tokens, gamma, costs.c, v, o)
+    return found
+
+
+def sweep_gammas(
+    target: CausalLM,
+    drafter: ModelDrafter,
+    prompts: Sequence[Sequence[int]],
+    *,
+    gammas: Sequence[int] = GAMMAS,
+    seeds: Sequence[int] = (0, 1, 2),
+    turns: int = 3,
+    sampling: Sampling = Sampling(),
+    max_new_tokens: int = 140,
+) -> list[SweepRow]:
+    """Predict the speed-up of each gamma, then measure it on runs the prediction has not seen.
+
+    Acceptance comes from 16 other seeds a prompt, at the largest gamma; c, v and o from the pieces
+    of a round. Each run is timed `turns` times, in turns with the others; its fastest counts.
+    """
+    options = {"sampling": sampling, "max_new_tokens": max_new_tokens}
+    unseen = range(max(seeds) + 1, max(seeds) + 17)
+    stats = measure_acceptance(target, drafter, prompts, seeds=unseen, gamma=max(gammas), **options)
+    half = autoregressive_decode(
+        target, prompts[0], sampling=sampling, max_new_tokens=max(1, max_new_tokens // 2),
+        randomness=Seeded(unseen[0]),
+    )  # fmt: skip
+    costs = measure_costs(
+        target, drafter, [*prompts[0], *half.tokens], gammas, sampling, repeats=40
+    )
+    predicted = predict(stats.per_position, costs, measure_overhead(target, costs.step, sampling))
+    runs = [(prompt, seed) for prompt in prompts for seed in seeds]
+    taken = timed_runs(target, drafter, runs, gammas, turns, **options)
+    plain = taken[0].seconds / taken[0].tokens
+    return [
+        SweepRow(
+            gamma, predicted[gamma][0], taken[gamma].tokens / taken[gamma].rounds,
+            predicted[gamma][1], plain * taken[gamma].tokens / taken[gamma].seconds,
+        )
+        for gamma in gammas
+    ]  # fmt: skip
+
+
+class Taken(NamedTuple):
+    """What runs took: prefill, the first round and rounds that could not draft gamma left out."""
+
+    seconds: float
+    tokens: int
+    rounds: int
+
+
+def timed_runs(
+    target: CausalLM,
+    drafter: Drafter,
+    runs: Sequence[tuple[Sequence[int], int]],
+    gammas: Sequence[int],
+    turns: int = 3,
+    **options: object,
+) -> dict[int, Taken]:
+    """Runs of (prompt, seed), summed for each gamma; 0 is plain decoding.
+
+    All take turns, forwards and backwards; the fastest of `turns` counts for each. Raises
+    ValueError where the texts are too short for a round of gamma drafts after the first.
+    """
+    best: dict[tuple[int, int], Taken] = {}
+    for turn in range(turns):
+        for gamma in (0, *gammas)[:: -1 if turn % 2 else 1]:
+            for i, (prompt, seed) in enumerate(runs):
+                run = {**options, "randomness": Seeded(seed)}
+                if gamma:
+                    taken = _speculative(target, drafter, prompt, gamma, run)
+                else:
+                    taken = _plain(target, prompt, run)
+                best[gamma, i] = min(best.get((gamma, i), taken), taken)
+    summed = {
+        gamma: Taken(*map(sum, zip(*(best[gamma, i] for i in range(len(runs))), strict=True)))
+        for gamma in (0, *gammas)
+    }
+    for gamma, taken in summed.items():
+        if not taken.tokens:
+            raise ValueError(f"No whole round of gamma {gamma} is timed: raise max_new_tokens.")
+    return summed
+
+
+def _speculative(
+    target: CausalLM, drafter: Drafter, prompt: Sequence[int], gamma: int, options: dict
+) -> Taken:
+    seconds, emitted, before = 0.0, [], None
+    for round in speculative_rounds(target, drafter, prompt, gamma=gamma, **options):
+        now = time.perf_counter()
+        if before is not None and round.gamma == gamma:
+            seconds += now - before
+            emitted.append(len(round.emitted))
+        before = now
+    return Taken(seconds, sum(emitted), len(emitted))
+
+
+def _plain(target: CausalLM, prompt: Sequence[int], options: dict) -> Taken:
+    """A plain run less a run of one token."""
+    seconds, made = [], 0
+    for most in (1, options["max_new_tokens"]):
+        started = time.perf_counter()
+        result = autoregressive_decode(target, prompt, **{**options, "max_new_tokens": most})
+        seconds.append(time.perf_counter() - started)
+        made = len(result.tokens) - 1
+    return Taken(seconds[1] - seconds[0], made, made)
+
+
+def batch_pace(
+    target: CausalLM,
+    drafter: ModelDrafter,
+    prompt: Sequence[int],
+    batches: Sequence[int],
+    gamma: int = 4,
+    max_new_tokens: int = 48,
+    repeats: int = 3,
+) -> dict[int, tuple[float, float]]:
+    """Tokens a second of plain and of speculative decoding, by how many texts share each forward.
+
+    Every text continues `prompt` with a seed of its own; prefill is included.
+    """
+    runs = {}
+    for batch in batches:
+        for name, draft in (("plain", None), ("speculative", drafter)):
+            runs[batch, name] = (
+                bool,
+                lambda batch=batch, draft=draft: speculative_decode_batch(
+                    target, draft, [prompt] * batch, gamma=gamma, max_new_tokens=max_new_tokens,
+                    randomness=[Seeded(seed) for seed in range(batch)], record="stats",
+                ),
+            )  # fmt: skip
+    seconds = fastest(runs, repeats)
+    return {
+        batch: tuple(
+            batch * max_new_tokens / seconds[batch, name] for name in ("plain", "speculative")
+        )
+        for batch in batches
+    }
