@@ -42,7 +42,7 @@ bench-widgets: $(READY)
 	$(BIN)/python tests/browser/measure.py $(ARGS)
 
 bench: $(READY)
-	$(BIN)/python -m specdec_core.lab.bench $(ARGS)
+	$(BIN)/specdec bench $(ARGS)
 
 clean:
 	rm -rf $(VENV) build .pytest_cache .ruff_cache

@@ -1,4 +1,4 @@
-"""The command line: `specdec demo | exact | pairs | check | models`.
+"""The command line: `specdec demo | exact | pairs | check | bench | models`.
 
 Bad input gets one sentence on standard error and exit code 2. Every number printed was measured or
 counted in the same run, unless it says that it comes from the card of the bundled weights.
@@ -7,6 +7,7 @@ counted in the same run, unless it says that it comes from the card of the bundl
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import math
 import os
 import sys
@@ -17,7 +18,10 @@ from typing import NoReturn
 from specdec_core.demo import Painter, run_demo
 from specdec_core.drafters import Drafter
 from specdec_core.exact import largest_difference, marginal
-from specdec_core.lab import exact_cases, measure
+from specdec_core.lab import exact_cases, measure, memory, speed_model
+from specdec_core.lab.bench import run_bench
+from specdec_core.lab.bench.coin import SHAPES, coin_subject
+from specdec_core.lab.bench.plan import SECTIONS, Plan, Subject, subject_of
 from specdec_core.lab.museum import MISTAKES
 from specdec_core.loading import DTYPES, load_config, load_tokenizer
 from specdec_core.pairs import PAIR_NAMES, Pair, load_pair, storyworld_card
@@ -26,6 +30,20 @@ from specdec_core.sampling import Sampling
 from specdec_core.smollm2 import FOLDER, NOTE, install, installed_folder
 from specdec_core.storyworld import WEIGHTS
 from specdec_core.tokenizer_match import find_mismatch
+from specdec_core.trace import Stats
+
+BENCH = """Compare methods of decoding in one run: our plain and speculative decoding, transformers'
+own generate, assisted generation and prompt look-up, and flashspec where it is installed. All rows
+get the same models, prompts and sampling, take turns, and are counted by one counter; ratios are
+to our plain decoding within the same repeat. The bundled pair takes about three minutes on two
+cores, smollm2 far longer: choose tables with --only and kinds of text with --kinds.
+
+tables:
+  methods   every method on every kind of text
+  gammas    one drafter at each gamma
+  batches   plain and speculative decoding of many texts at once
+  loop      how much of the time the forwards alone would take"""
+COMMANDS = "demo | exact | pairs | check | bench | models"
 
 
 class UsageError(ValueError):
@@ -61,7 +79,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def build_parser() -> Parser:
     parser = Parser(prog="specdec", description="Speculative decoding, exact end to end.")
-    commands = parser.add_subparsers(required=True, metavar="demo | exact | pairs | check | models")
+    commands = parser.add_subparsers(required=True, metavar=COMMANDS)
     demo = commands.add_parser("demo", help="stream a text, marked by who wrote each token")
     _add_pair_options(demo)
     _add_text_options(demo, max_new_tokens=64)
@@ -81,6 +99,12 @@ def build_parser() -> Parser:
     _add_pair_options(check)
     _add_text_options(check, max_new_tokens=128)
     check.set_defaults(run=_check)
+    bench = commands.add_parser(
+        "bench", help="compare methods of decoding, ours and others', in one run",
+        description=BENCH, formatter_class=argparse.RawDescriptionHelpFormatter,
+    )  # fmt: skip
+    _add_bench_options(bench)
+    bench.set_defaults(run=_bench)
     models = commands.add_parser("models", help="get SmolLM2-135M-Instruct for --pair smollm2")
     models.set_defaults(run=_models)
     return parser
@@ -112,19 +136,58 @@ def _add_text_options(parser: Parser, max_new_tokens: int) -> None:
     )  # fmt: skip
 
 
+def _add_bench_options(parser: Parser) -> None:
+    """What `Plan` and `Subject` are made of; what is left out is as the plan has it."""
+    _add_pair_options(parser)
+    parser.add_argument(
+        "--draft-device", metavar="DEVICE", help="add a row with the draft on another device"
+    )
+    parser.add_argument(
+        "--acceptance", type=float, metavar="A",
+        help="random weights instead of a pair: a coin keeps each draft with probability A",
+    )  # fmt: skip
+    parser.add_argument("--shape", choices=SHAPES, help="of the random weights")
+    task = parser.add_argument_group("task")
+    task.add_argument("--kinds", nargs="+", metavar="KIND", help="kinds of text (default all)")
+    task.add_argument("--temperature", type=float, help="0 is greedy (default 1)")
+    task.add_argument(
+        "--max-new-tokens", type=int, metavar="N", help="most tokens of a text (default 64)"
+    )
+    task.add_argument("--gamma", type=int, help="drafted tokens a round (default 4)")
+    task.add_argument("--lookup-gamma", type=int, metavar="N", help="of look-up (default 10)")
+    run = parser.add_argument_group("measurement")
+    run.add_argument(
+        "--only", nargs="+", dest="sections", choices=SECTIONS, metavar="TABLE",
+        help=f"{', '.join(SECTIONS)} (default all)",
+    )  # fmt: skip
+    run.add_argument("--gammas", type=int, nargs="+", metavar="N", help="of the gamma sweep")
+    run.add_argument("--batches", type=int, nargs="+", metavar="N", help="sizes of the batches")
+    run.add_argument("--repeats", type=int, metavar="N", help="of each row (default 5)")
+    run.add_argument(
+        "--threads", type=int, metavar="N",
+        help="of torch, for every row (default: those our target is fastest in)",
+    )  # fmt: skip
+    run.add_argument("--json", type=Path, metavar="FILE", help="also write all numbers there")
+
+
+def _load_pair(options: argparse.Namespace) -> Pair:
+    """The pair the options ask for."""
+    common = {"device": options.device, "dtype": options.dtype, "max_length": options.max_length}
+    if options.target is None:
+        return load_pair(options.pair or "storyworld", **common)
+    if options.pair is not None:
+        raise UsageError("--pair and --target exclude each other.")
+    return load_pair(target=options.target, draft=options.draft, **common)
+
+
 def _load(options: argparse.Namespace) -> tuple[Pair, Drafter, str]:
     """The pair the options ask for, and the drafter with its name."""
     if not options.prompt:
         raise UsageError("--prompt is empty: give a text to continue.")
-    common = {"device": options.device, "dtype": options.dtype, "max_length": options.max_length}
-    if options.target is not None:
-        if options.pair is not None:
-            raise UsageError("--pair and --target exclude each other.")
-        pair = load_pair(target=options.target, draft=options.draft, **common)
-        name = next(iter(pair.drafters))
-    else:
-        pair = load_pair(options.pair or "storyworld", **common)
-        name = options.draft or next(iter(pair.drafters))
+    pair = _load_pair(options)
+    name = next(iter(pair.drafters))
+    if options.target is None:
+        name = options.draft or name
     if name not in pair.drafters:
         raise UsageError(
             f"{pair.name} has no drafter {name!r}: choose {' or '.join(pair.drafters)}."
@@ -196,7 +259,7 @@ def _size(folder: Path) -> str:
         return "missing: run `make train`"
     config = load_config(folder, folder.name)
     layers = config.num_hidden_layers
-    return f"{measure.count_parameters(config):,} parameters, {layers} layer{'s' * (layers != 1)}"
+    return f"{memory.count_parameters(config):,} parameters, {layers} layer{'s' * (layers != 1)}"
 
 
 def _rates(facts: dict) -> str:
@@ -238,7 +301,7 @@ def _check_tokens(pair: Pair, drafter: Drafter) -> None:
 
 def _check_memory(pair: Pair, drafter: Drafter) -> None:
     print(f"{'Memory':<12}{'':<34}{'predicted':>12}{'allocated':>12}")
-    bill = measure.memory_bill(pair.target, drafter, gamma=4)
+    bill = memory.memory_bill(pair.target, drafter, gamma=4)
     for line in bill:
         allocated = "" if line.allocated is None else _megabytes(line.allocated)
         print(f"{'':<12}{line.what:<34}{_megabytes(line.predicted):>12}{allocated:>12}")
@@ -249,7 +312,7 @@ def _megabytes(size: int) -> str:
     return f"{size / 1e6:,.1f} MB"
 
 
-def _check_speed(costs: measure.Costs, stats: measure.Stats, overhead: float) -> None:
+def _check_speed(costs: speed_model.Costs, stats: Stats, overhead: float) -> None:
     """Times, acceptance, the predicted speed-up of each gamma, and the advice."""
     judged = stats.accepted + stats.rejected
     alpha = stats.acceptance_rate
@@ -261,14 +324,52 @@ def _check_speed(costs: measure.Costs, stats: measure.Stats, overhead: float) ->
     print(f"Acceptance  {alpha:.2f}, {stats.accepted} of {judged} judged drafts of this run\n")
     print(f"            {'gamma':>6}{'v':>8}{'tokens a forward':>19}{'predicted speed-up':>21}")
     for gamma, v in costs.v.items():
-        tokens = measure.expected_tokens(alpha, gamma)
-        gain = measure.speedup(alpha, gamma, costs.c, v, overhead)
+        tokens = speed_model.expected_tokens(alpha, gamma)
+        gain = speed_model.speedup(alpha, gamma, costs.c, v, overhead)
         print(f"            {gamma:>6}{v:>8.2f}{tokens:>19.2f}{gain:>20.2f}x")
-    gamma, gain = measure.best_gamma(alpha, costs, overhead)
+    gamma, gain = speed_model.best_gamma(alpha, costs, overhead)
     if gamma:
         print(f"\nAdvice      gamma {gamma}: about {gain:.2f}x as fast as plain decoding")
     else:
         print("\nAdvice      gamma 0: plain decoding is the fastest here, no draft pays")
+
+
+def _bench(options: argparse.Namespace) -> int:
+    given = {
+        name: tuple(value) if isinstance(value, list) else value
+        for name in (field.name for field in dataclasses.fields(Plan))
+        if (value := getattr(options, name)) is not None
+    }
+    plan = Plan(**given)
+    if options.json is not None:
+        try:
+            options.json.open("a").close()
+        except OSError as error:
+            raise UsageError(
+                f"--json: {options.json} cannot be written ({error.strerror})."
+            ) from None
+    run_bench(_bench_subject(options), plan, print, _progress, options.json)
+    return 0
+
+
+def _bench_subject(options: argparse.Namespace) -> Subject:
+    """A pair, or a shape whose verdicts a coin sets."""
+    if options.acceptance is None:
+        if options.shape is not None:
+            raise UsageError("--shape goes with --acceptance, which a coin then keeps to.")
+        return subject_of(_load_pair(options), options.kinds)
+    if options.pair or options.target or options.draft or options.kinds:
+        raise UsageError("--acceptance makes random models: leave out pair, models and --kinds.")
+    return coin_subject(
+        options.shape or "storyworld", options.acceptance, options.device, options.dtype,
+        options.max_length,
+    )  # fmt: skip
+
+
+def _progress(what: str) -> None:
+    """What runs now, on one line of a terminal that is written over; "" clears it."""
+    if sys.stderr.isatty():
+        print(f"\r\033[K{what[:79]}", end="", file=sys.stderr, flush=True)
 
 
 def _models(options: argparse.Namespace) -> int:

@@ -63,7 +63,8 @@ origin_ribbon(out.trace, pair.decode)
 # %% [markdown]
 # ## How this workbook works
 #
-# - The chapters build on each other: 00 to 06 tell the exact algorithm. Later ones are being written.
+# - The chapters build on each other: 00 to 06 tell the exact algorithm, 07 which distributions
+#   it may use, 08 when it pays. Later ones are being written.
 # - Run cells from top to bottom with <kbd>Shift</kbd>+<kbd>Enter</kbd>.
 # - **Predict** cells hold a variable set to `None`, or a slider. Put your guess there first, then run
 #   on. Where a chapter asks without either, answer in your head. Being wrong is the point: you remember
@@ -271,7 +272,7 @@ exercises.check_order(my_order, rates)
 
 # %% [markdown]
 # A better draft is accepted more often. It also costs more for each guess. Chapter 08
-# (planned) weighs the two.
+# weighs the two.
 
 # %% [markdown]
 # ## Implement
@@ -395,7 +396,7 @@ for name, decode in (
 #   words were the same, for one prompt and 48 words; on a toy pair the law was the target's to 12
 #   digits.
 # - Not shown: that the law is the target's for every pair and every setting (chapter 06), and that it
-#   is always faster. It is not: see chapter 08 (planned).
+#   is always faster. It is not: see chapter 08.
 
 # %% [markdown]
 # The bet board holds the predictions you kept. It is empty until you keep one.

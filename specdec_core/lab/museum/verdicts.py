@@ -231,7 +231,7 @@ def epsilon_in_ratio(run: Pieces) -> None:
     )
 
 
-# bfloat16 has 8 bits of precision: torch.rand gives multiples of 2**-8 in it.
+# A coin of 8 binary digits, as many as bfloat16 has.
 COARSE = torch.arange(256) / 256
 
 
