@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
-import math
 import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import NoReturn
 
+from specdec_core.decode import speculative_decode
 from specdec_core.demo import Painter, run_demo
 from specdec_core.drafters import Drafter
 from specdec_core.exact import largest_difference, marginal
@@ -274,15 +274,13 @@ def _check(options: argparse.Namespace) -> int:
     _check_tokens(pair, drafter)
     prompt = pair.encode(options.prompt, chat=options.chat)
     sampling = Sampling(options.temperature)
-    run = {
-        "gamma": 4, "sampling": sampling, "max_new_tokens": options.max_new_tokens,
-        "stop_tokens": pair.stop_tokens, "randomness": Seeded(options.seed),
-    }  # fmt: skip
-    stats, per_round = measure.measure_run(pair.target, drafter, prompt, **run)
+    run = speculative_decode(
+        pair.target, drafter, prompt, sampling=sampling, max_new_tokens=options.max_new_tokens,
+        stop_tokens=pair.stop_tokens, randomness=Seeded(options.seed), record="stats",
+    )  # fmt: skip
     _check_memory(pair, drafter)
     costs = measure.measure_costs(pair.target, drafter, prompt, sampling=sampling)
-    over = per_round / costs.step - 4 * costs.c - costs.v[4]
-    _check_speed(costs, stats, 0.0 if math.isnan(over) else max(0.0, over))
+    _check_speed(costs, run.stats, measure.measure_overhead(pair.target, costs.step, sampling))
     return 0
 
 

@@ -93,18 +93,19 @@ def test_the_middle_half():
 # All rows do the same work
 
 
-@pytest.mark.parametrize("stops", [(2,), "early"])
-def test_at_temperature_0_every_row_writes_what_plain_writes(stops):
+@pytest.mark.parametrize(("stops", "draft"), [((2,), None), ("early", "self")])
+def test_at_temperature_0_every_row_writes_what_plain_writes(stops, draft):
     """Ours and transformers'; with a stop token that comes early, and with one that does not."""
     tested = subject()
-    settings = plan(temperature=0.0)
+    settings = plan(temperature=0.0, draft=draft)
     if stops == "early":
         text = plain_row(tested.target, tested.work(settings)).run(0).texts[0]
         tested.stop_tokens = (text[4],)
     for kind in tested.prompts:
         rows = sections.method_rows(tested, settings, tested.work(settings, kind))
         names = [row.name for row in rows]
-        assert "plain" in names and "speculative, other" in names and "speculative, self" in names
+        assert "plain" in names and "speculative, other" in names
+        assert ("speculative, self" in names) == (draft == "self")  # a loss, shown where chosen
         assert "speculative, lookup" in names
         assert "transformers assisted, other" in names and "transformers prompt look-up" in names
         assert "transformers assisted, its defaults" in names  # nothing to truncate at 0
@@ -147,8 +148,6 @@ def spy(model, monkeypatch) -> list[tuple]:
     seen, generate = [], model.generate
 
     def recorded(*ids, **given):
-        if given["generation_config"].is_assistant:  # the target drafts for itself
-            return generate(*ids, **given)
         assistant = given.get("assistant_model")
         own = assistant.generation_config.to_dict() if assistant is not None else None
         seen.append((given["generation_config"], own))
@@ -173,7 +172,6 @@ def test_settings_of_the_library_rows_are_what_their_labels_say(monkeypatch):
         "transformers generate",
         "transformers generate, its defaults: top-k 7, top-p 0.9",
         "transformers assisted, other",
-        "transformers assisted, self",
         "transformers assisted, its defaults: top-k 7, top-p 0.9",
         "transformers prompt look-up",
     }
@@ -389,8 +387,10 @@ def test_the_json_has_every_section_and_every_repeat(whole_run):
     assert [row["name"] for row in numbers["gammas"]["kinds"]["first"]] == ["plain", "1", "3"]
     assert [entry["size"] for entry in numbers["batches"]["sizes"]] == [1, 2]
     assert set(numbers["loop"]["shares"]) == {
-        "plain", "speculative, other", "speculative, self", "speculative, lookup",
-    }  # fmt: skip
+        "plain",
+        "speculative, other",
+        "speculative, lookup",
+    }
     assert all(share > 0 for shares in numbers["loop"]["shares"].values() for share in shares)
     machine = numbers["machine"]
     assert machine["torch"] == torch.__version__ and machine["dtype"] == "float32"

@@ -231,10 +231,6 @@ def test_costs_of_a_target_that_drafts_for_itself(folders):
     pair = load_pair(target=folders / "target")
     costs = measure.measure_costs(pair.target, pair.drafter, [1, 5, 6], (1, 2), repeats=5)
     assert 0.1 < costs.c < 10  # a draft step is a target step; wide, since machines are busy
-    stats, seconds = measure.measure_run(
-        pair.target, pair.drafter, [1, 5], gamma=2, max_new_tokens=9, randomness=Seeded(0)
-    )
-    assert stats.emitted == 9 and seconds > 0
 
 
 # Bad input

@@ -154,7 +154,7 @@ def sample_models(
     gamma: int = 2,
     tokens: int = 3,
     sampling: Sampling = Sampling(),
-    width: int = 400,
+    width: int = 1000,
     workers: int = 2,
 ) -> Counter:
     """How often each text of `tokens` tokens follows `prompt`, from real forwards of both models.

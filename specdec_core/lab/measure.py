@@ -7,7 +7,6 @@ whatever else a round takes. None is fitted to a speed-up: `sweep.py` holds them
 
 from __future__ import annotations
 
-import math
 import statistics
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -18,17 +17,14 @@ from torch import Tensor
 
 from specdec_core.decode import autoregressive_decode, speculative_rounds
 from specdec_core.drafters import Drafter
-from specdec_core.lab.speed_model import (
-    GAMMAS,
-    Costs,
-)
+from specdec_core.lab.speed_model import GAMMAS, Costs
 from specdec_core.lab.timing import fastest
 from specdec_core.models import CausalLM, LanguageModel
 from specdec_core.randomness import Randomness, Seeded
 from specdec_core.sampling import Sampling
 from specdec_core.texts import texts_of
 from specdec_core.threads import Threads
-from specdec_core.trace import Round, Stats
+from specdec_core.trace import Round
 from specdec_core.verify import Draft, verify
 
 ROUNDS = 40  # of a loop on models that cost nothing
@@ -216,17 +212,3 @@ def batch_times(
             )
     with Threads(target.threads):
         return fastest(runs, repeats)
-
-
-# --- Whole runs -----------------------------------------------------------------------------------
-
-
-def measure_run(
-    target: CausalLM, drafter: Drafter, prompt: Sequence[int], *, gamma: int, **options: object
-) -> tuple[Stats, float]:
-    """Counts of one speculative run, and seconds a round, prefill left out (NaN for one round)."""
-    stats, ends = Stats(), []
-    for round in speculative_rounds(target, drafter, prompt, gamma=gamma, **options):
-        stats.add(round)
-        ends.append(time.perf_counter())
-    return stats, (ends[-1] - ends[0]) / (len(ends) - 1) if len(ends) > 1 else math.nan

@@ -59,7 +59,7 @@ def _head(subject: Subject, plan: Plan) -> dict:
         "plan": asdict(plan),
         "models": {
             "name": subject.name, "parameters": sum(w.numel() for w in weights),
-            "drafters": list(subject.drafters), "chosen": subject.chosen(plan),
+            "drafters": list(subject.rows(plan)), "chosen": subject.chosen(plan),
             "acceptance": subject.coin, "prompts": subject.prompts, "notes": subject.notes,
         },
     }  # fmt: skip

@@ -126,6 +126,15 @@ class Subject:
         others = [name for name, drafter in self.drafters.items() if not self.is_target(drafter)]
         return next(iter(others or self.drafters))
 
+    def rows(self, plan: Plan) -> dict[str, Drafter]:
+        """The drafters that get rows: the target itself, always a loss, only where it is chosen."""
+        chosen = self.chosen(plan)
+        return {
+            name: drafter
+            for name, drafter in self.drafters.items()
+            if name == chosen or not self.is_target(drafter)
+        }
+
     def is_target(self, drafter: Drafter) -> bool:
         """Whether a drafter runs the target's own weights."""
         network = draft_network(drafter)

@@ -31,7 +31,7 @@ def method_rows(subject: Subject, plan: Plan, work: Work) -> list[Row]:
     """Our plain decoding first, our drafters, then the peers."""
     target = subject.target
     rows = [plain_row(target, work)]
-    for name, drafter in subject.drafters.items():
+    for name, drafter in subject.rows(plan).items():
         gamma = gamma_of(name, plan)
         rows.append(speculative_row(f"speculative, {name}", target, drafter, gamma, work))
     rows.append(peers.generate_row(target, work))
@@ -51,7 +51,7 @@ def _peer_rows(subject: Subject, plan: Plan, work: Work) -> list[Row]:
         rows.append(peers.generate_row(target, work, own_defaults=True))
     networks = {
         name: network
-        for name, drafter in subject.drafters.items()
+        for name, drafter in subject.rows(plan).items()
         if (network := draft_network(drafter)) is not None
     }
     for name, network in networks.items():
@@ -105,7 +105,7 @@ def loop(subject: Subject, plan: Plan, progress: Progress) -> dict:
     """Loop efficiency of plain decoding and of each drafter: kind, and name -> shares."""
     kind = next(iter(subject.prompts))
     work, shares = subject.work(plan, kind), {}
-    for name, drafter in {"plain": None, **subject.drafters}.items():
+    for name, drafter in {"plain": None, **subject.rows(plan)}.items():
         progress(f"loop, {name}")
         label = name if drafter is None else f"speculative, {name}"
         shares[label] = loop_efficiency(
