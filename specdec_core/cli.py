@@ -24,6 +24,7 @@ from specdec_core.lab.bench.coin import SHAPES, coin_subject
 from specdec_core.lab.bench.plan import SECTIONS, Plan, Subject, subject_of
 from specdec_core.lab.museum import MISTAKES
 from specdec_core.loading import DTYPES, load_config, load_tokenizer
+from specdec_core.models import CausalLM
 from specdec_core.pairs import PAIR_NAMES, Pair, load_pair, storyworld_card
 from specdec_core.randomness import Seeded
 from specdec_core.sampling import Sampling
@@ -249,6 +250,7 @@ def _pairs(options: argparse.Namespace) -> int:
     print(f"             {f'installed{origin}' if folder else 'not installed: run `make models`'}")
     if folder:
         print(f"  {'target':<10} {_size(folder)}")
+    print(f"  {'lookup':<10} copies what followed the last tokens before: no network")
     print(f"  {'self':<10} the target as its own draft: all is accepted, nothing is gained")
     print("\nany other    specdec demo --target MODEL --draft MODEL, each a folder or a hub name")
     return 0
@@ -310,8 +312,19 @@ def _megabytes(size: int) -> str:
     return f"{size / 1e6:,.1f} MB"
 
 
-def _check_speed(costs: speed_model.Costs, stats: Stats, overhead: float) -> None:
-    """Times, acceptance, the predicted speed-up of each gamma, and the advice."""
+def _c_hat(target: CausalLM, drafter: Drafter) -> float:
+    """Parameters of the draft / of the target, about the arithmetic of a draft step / of a step."""
+    draft = measure.draft_network(drafter)
+    if draft is None:
+        return 0.0
+    sizes = [memory.count_parameters(network.model.config) for network in (draft, target)]
+    return sizes[0] / sizes[1]
+
+
+def _check_speed(
+    costs: speed_model.Costs, stats: Stats, overhead: float, c_hat: float | None = None
+) -> None:
+    """Times, acceptance, the predicted speed-up of each gamma, and the advice, with its work."""
     judged = stats.accepted + stats.rejected
     alpha = stats.acceptance_rate
     print(f"Time        one plain step takes {1000 * costs.step:.2f} ms; in that unit a draft step")
@@ -328,6 +341,11 @@ def _check_speed(costs: speed_model.Costs, stats: Stats, overhead: float) -> Non
     gamma, gain = speed_model.best_gamma(alpha, costs, overhead)
     if gamma:
         print(f"\nAdvice      gamma {gamma}: about {gain:.2f}x as fast as plain decoding")
+        if c_hat is not None:
+            reads = speed_model.weight_reads(alpha, gamma)
+            work = speed_model.operations_factor(alpha, gamma, c_hat)
+            print(f"            Each token then reads the target's weights {reads:.2f} times, and")
+            print(f"            takes {work:.1f} times the arithmetic.")
     else:
         print("\nAdvice      gamma 0: plain decoding is the fastest here, no draft pays")
 
@@ -338,7 +356,10 @@ def _bench(options: argparse.Namespace) -> int:
         for name in (field.name for field in dataclasses.fields(Plan))
         if (value := getattr(options, name)) is not None
     }
-    plan = Plan(**given)
+    if options.target is not None:
+        given.pop("draft", None)  # there it is a folder or a hub name, and the only draft
+    plan, subject = Plan(**given), _bench_subject(options)
+    subject.chosen(plan)  # a drafter that is not there is refused before a file is made
     if options.json is not None:
         try:
             options.json.open("a").close()
@@ -346,7 +367,7 @@ def _bench(options: argparse.Namespace) -> int:
             raise UsageError(
                 f"--json: {options.json} cannot be written ({error.strerror})."
             ) from None
-    run_bench(_bench_subject(options), plan, print, _progress, options.json)
+    run_bench(subject, plan, print, _progress, options.json)
     return 0
 
 

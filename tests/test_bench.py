@@ -14,13 +14,14 @@ import tiny
 import torch
 from transformers import GenerationConfig
 
-from specdec_core import Seeded, Stats, load_pair, speculative_decode
+from specdec_core import NGramDrafter, Seeded, Stats, load_pair, speculative_decode
 from specdec_core.drafters import LookupDrafter
-from specdec_core.lab.bench import coin, peers, report, run_bench, sections
+from specdec_core.lab.bench import coin, loop, peers, report, run_bench, sections
 from specdec_core.lab.bench.loop import bare_forwards
 from specdec_core.lab.bench.ours import Work, batch_rows, moved, plain_row, speculative_row
 from specdec_core.lab.bench.plan import CHAT, Plan, Subject, subject_of
 from specdec_core.lab.bench.rows import Row, Written, count_tokens, interleave, middle_half
+from specdec_core.ngram import NGramTable
 from specdec_core.threads import Threads
 
 LENGTH = 14
@@ -181,7 +182,9 @@ def test_settings_of_the_library_rows_are_what_their_labels_say(monkeypatch):
         defaults = "defaults" in name
         truncation = (config.top_k, config.top_p, config.repetition_penalty)
         assert truncation == ((None, None, None) if defaults else (0, 1.0, 1.0)), name
-        assert (config.prompt_lookup_num_tokens == 5) == name.endswith("look-up")
+        look_up = (config.prompt_lookup_num_tokens, config.max_matching_ngram_size)
+        longest = tested.drafters["lookup"].sizes[0]  # of our own look-up
+        assert look_up == ((5, longest) if name.endswith("look-up") else (None, None))
         drafts = assistant and (
             assistant["num_assistant_tokens"], assistant["num_assistant_tokens_schedule"],
             assistant["assistant_confidence_threshold"],
@@ -205,6 +208,17 @@ def test_the_librarys_own_defaults_are_those_the_labels_and_the_head_name():
     assert known["assistant_confidence_threshold"] == 0.4 and "likelier than .4" in report.PEERS
     row = peers.generate_row(subject().target, Work(PROMPTS), own_defaults=True)
     assert row.name == "transformers generate, its defaults: top-k 50" and not row.same_law
+
+
+@pytest.mark.parametrize(
+    ("top_k", "top_p", "label"), [(0, None, "no truncation"), (0, 0.9, "top-p 0.9")]
+)
+def test_a_model_may_switch_the_librarys_top_k_off(top_k, top_p, label):
+    target = subject().target
+    own = target.model.generation_config
+    own.top_k, own.top_p = top_k, top_p
+    row = peers.generate_row(target, Work(PROMPTS), own_defaults=True)
+    assert row.name == f"transformers generate, its defaults: {label}"
 
 
 def test_a_truncation_of_the_models_own_does_not_reach_the_rows_of_our_law():
@@ -306,6 +320,43 @@ def test_the_bare_forwards_are_those_of_the_run():
         assert target.length == last.target_length[0] + 1 + last.gamma >= lengths
         decoded.append(out.tokens)
     assert all(len(tokens) == LENGTH for tokens in decoded)
+
+
+def test_the_loop_counts_no_forwards_of_a_drafter_without_a_network(monkeypatch):
+    tested, seen = subject(), []
+    monkeypatch.setattr(loop, "bare_forwards", lambda target, draft, trace: seen.append(draft) or 1)
+    table = NGramDrafter(NGramTable.fit([PROMPTS[0]], 2, tiny.VOCAB))
+    drafters = [None, table, tested.drafters["lookup"], tested.drafters["other"]]
+    for drafter in drafters:
+        loop.loop_efficiency(tested.target, drafter, 2, tested.work(plan()), repeats=1)
+    assert seen[1::2] == [None, None, None, tested.drafters["other"].model]
+
+
+def test_threads_hold_for_every_row_and_are_put_back(monkeypatch):
+    tested, seen = subject(torch.float32), {}
+
+    def watch(name, network):
+        forward, counts = network._fast, seen.setdefault(name, set())
+        if forward is not None:
+            network._fast = lambda *given: counts.add(torch.get_num_threads()) or forward(*given)
+        network.model.register_forward_pre_hook(lambda *_: counts.add(torch.get_num_threads()))
+        return network
+
+    def moved_and_watched(drafter, device):
+        copied = moved(drafter, device)
+        watch("copy", copied.model)
+        return copied
+
+    monkeypatch.setattr(sections, "moved", moved_and_watched)
+    draft = tested.drafters["other"].model
+    watch("target", tested.target), watch("draft", draft)
+    settings = {"sections": ("methods",), "draft_device": "cpu", "max_new_tokens": 4}
+    found = run_bench(tested, plan(threads=2, **settings), lambda _: None)
+    assert seen == {"target": {2}, "draft": {2}, "copy": {2}}
+    assert found["machine"]["threads"] == found["plan"]["threads"] == 2
+    assert tested.target.threads == draft.threads == torch.get_num_threads() == 1
+    found = run_bench(tested, plan(threads=None, **settings), lambda _: None)
+    assert seen["target"] == {1, 2} and found["machine"]["threads"] == 1
 
 
 def test_batches_ignore_stops_so_that_they_stay_full():

@@ -70,6 +70,14 @@ def test_where_plain_decoding_overtakes(ratios, words):
     assert words in report.crossing_sentence(ratios)
 
 
+def test_a_loop_faster_than_its_forwards_is_called_noise():
+    shares = {"plain": [0.9, 0.95], "speculative, x": [0.97, 0.99]}
+    assert "noise" not in " ".join(report.loop_table({"kind": "code", "shares": shares}))
+    shares["plain"] = [1.02, 1.04]
+    lines = list(report.loop_table({"kind": "code", "shares": shares}))
+    assert len(lines) == 4 and "above 1 are noise" in lines[-1]
+
+
 # The command line
 
 
@@ -84,7 +92,13 @@ def test_bench_on_the_command_line(capsys, tmp_path):
     assert "a coin keeps each draft with probability 0.5" in out and "Loop efficiency" in out
     numbers = json.loads(file.read_text())
     assert numbers["plan"]["gammas"] == [2] and numbers["models"]["acceptance"] == 0.5
-    assert "methods" not in numbers and numbers["plan"]["threads"] == 1
+    assert "methods" not in numbers and numbers["machine"]["threads"] == 1
+
+
+def test_a_bad_drafter_leaves_no_file(capsys, tmp_path):
+    file = tmp_path / "x.json"
+    assert main(["bench", "--draft", "nope", "--json", str(file)]) == 2
+    assert "no drafter 'nope'" in capsys.readouterr().err and not file.exists()
 
 
 BAD = {

@@ -12,8 +12,8 @@ import pytest
 from model_folders import llama_config, save_folder
 
 import specdec_core.demo as demo
-from specdec_core import Round, Sampling, Seeded, load_pair, speculative_decode
-from specdec_core.cli import main
+from specdec_core import Round, Sampling, Seeded, Stats, load_pair, speculative_decode
+from specdec_core.cli import _c_hat, _check_speed, main
 from specdec_core.lab import exact_cases, measure, speed_model
 from specdec_core.smollm2 import installed_folder
 
@@ -184,6 +184,7 @@ def test_pairs_lists_them_all(capsys):
     assert code == 0
     for name in ("storyworld", "default", "weak", "strong", "smollm2", "--target"):
         assert name in out
+    assert "  lookup     copies what followed the last tokens" in out.partition("smollm2")[2]
     assert ("not installed: run `make models`" in out) == (installed_folder() is None)
     size = sum(p.numel() for p in load_pair("storyworld").target.model.parameters())
     assert f"{size:,} parameters" in out
@@ -221,6 +222,30 @@ def test_best_gamma(alpha, c, best, gain):
     assert gamma == best and predicted == pytest.approx(gain, abs=0.005)
 
 
+def test_the_advice_says_what_a_token_then_costs(capsys):
+    costs = speed_model.Costs(step=0.01, c=0.05, v={4: 1.0})
+    stats = Stats()
+    stats.accepted, stats.rejected = 8, 2
+    _check_speed(costs, stats, 0.0, c_hat=0.25)
+    told = " ".join(capsys.readouterr().out.split())
+    # N = 1 + .8 + .64 + .512 + .4096 = 3.3616; 1 / N; (4 x .25 + 5) / N.
+    assert told.endswith(
+        "reads the target's weights 0.30 times, and takes 1.8 times the arithmetic."
+    )
+    _check_speed(costs, stats, 9.0, c_hat=0.25)
+    assert "arithmetic" not in capsys.readouterr().out  # no draft pays
+
+
+def test_c_hat_is_the_share_of_the_parameters():
+    pair = load_pair("storyworld")
+    draft, target = (
+        sum(weight.numel() for weight in network.model.parameters())
+        for network in (pair.drafters["default"].model, pair.target)
+    )
+    assert _c_hat(pair.target, pair.drafters["default"]) == draft / target
+    assert _c_hat(pair.target, pair.drafters["weak"]) == 0
+
+
 def test_an_overhead_can_turn_the_advice_to_zero():
     costs = speed_model.Costs(step=0.01, c=0.1, v={1: 1.0, 2: 1.1})
     assert speed_model.best_gamma(0.4, costs, o=0.0)[0] > 0
@@ -231,6 +256,18 @@ def test_costs_of_a_target_that_drafts_for_itself(folders):
     pair = load_pair(target=folders / "target")
     costs = measure.measure_costs(pair.target, pair.drafter, [1, 5, 6], (1, 2), repeats=5)
     assert 0.1 < costs.c < 10  # a draft step is a target step; wide, since machines are busy
+
+
+# bench
+
+
+def test_bench_of_any_two_folders(capsys, folders):
+    code, out, err = run(
+        capsys, "bench", "--target", folders / "target", "--draft", folders / "draft",
+        "--kinds", "story", "--only", "gammas", "--gammas", 1, "--repeats", 1,
+        "--max-new-tokens", 4,
+    )  # fmt: skip
+    assert code == 0 and err == "" and "drafter draft;" in out
 
 
 # Bad input

@@ -221,6 +221,20 @@ def test_each_gamma_has_its_own_run_or_coins_and_says_so():
     assert "Verdicts by coins, alpha 0.7, race 1" in words(stage)
 
 
+def test_where_alpha_is_moved_the_race_runs_on_coins_and_says_so():
+    stage = race_track(trace=run(), decode=decode)
+    own = stage.state["alpha"]
+    assert stage.svg.count("A real run, part") == 1
+    at(stage, c=0.9, o=0.3)
+    assert "A real run, part" in stage.svg
+    at(stage, alpha=0.1, race=2)
+    assert "Verdicts by coins, alpha 0.1, race 2; there is no run at alpha 0.1" in stage.svg
+    coins = [" ".join(leg.words) for leg in coin_legs(0.1, 4, 2)]
+    assert [row[2] for row in rows(stage._view(**stage.state), 5)] == coins
+    at(stage, alpha=own)
+    assert "A real run, part" in stage.svg
+
+
 def test_a_click_on_the_curve_sets_gamma():
     root = ET.fromstring(picture().svg)
     parts = [n for n in root.iter(f"{SVG}g") if n.get("data-set")]
@@ -265,6 +279,32 @@ def test_the_stage_takes_measured_numbers_as_they_come():
     stage.state = {**stage.state, "gamma": 99}
     assert stage.problem.startswith("gamma goes") and stage.svg == before
     assert all(control["label"] for control in stage.controls)
+
+
+@pytest.mark.parametrize(
+    ("numbers", "said"),
+    [
+        ({"step": 0}, "takes time: give numbers above 0"),
+        ({"step": float("nan")}, "takes time: give numbers above 0"),
+        ({"v": {4: float("nan")}}, "takes time: give numbers above 0"),
+        ({"v": {2.5: 1.0}}, "v maps whole gammas to their cost, and 2.5 is not whole"),
+        ({"v": {float("nan"): 1.0}}, "v maps whole gammas to their cost, and nan is not whole"),
+        ({"alpha": float("nan")}, "alpha is a number from 0 to 1 here, not nan"),
+        ({"c": float("nan")}, "c is a number from 0 to 1.5 here, not nan"),
+    ],
+)
+def test_numbers_that_are_none_are_refused(numbers, said):
+    with pytest.raises(ValueError, match=said):
+        race_track(**numbers)
+
+
+@pytest.mark.parametrize("changes", [{"alpha": 1.0, "c": 0.0, "o": 0.0}, {}, {"c": 0.9}])
+def test_no_line_strikes_the_name_of_the_zone_below_1(changes):
+    drawn = picture(**changes).svg
+    line = float(re.search(r'd="M[0-9]+ ([0-9.]+)H[0-9]+" stroke="#b34700"', drawn)[1])
+    name = next(n for n in ET.fromstring(drawn).iter(f"{SVG}text") if "slower" in (n.text or ""))
+    foot = float(name.get("y"))
+    assert not foot - 11 < line < foot + 3
 
 
 @pytest.mark.parametrize(

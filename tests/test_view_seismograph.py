@@ -13,7 +13,7 @@ from drawn import SVG, at, cells, words
 from specdec_core import TableModel
 from specdec_core.drafters import LookupDrafter
 from specdec_core.lab.acceptance import AcceptanceRecord, record_acceptance
-from specdec_core.widgets.picture import BLUE, text_width
+from specdec_core.widgets.picture import BLUE, VERMILION, text_width
 from specdec_core.widgets.seismograph import draw_seismograph, seismograph, strip
 from specdec_core.widgets.seismograph_picture import LEFT, MARGIN, RIGHT, TALL, WIDTH
 
@@ -104,6 +104,26 @@ def test_tokens_before_the_first_position_have_no_acceptance():
     labels = [label for state, label in parts(drawn) if label.startswith("position")]
     assert labels[0].startswith("position 1,")
     assert all(int(state["position"]) >= 1 for state, _ in parts(drawn) if "position" in state)
+
+
+def test_a_start_without_a_text_is_a_mark_and_no_number():
+    record = made(5)
+    start = record.tokens[0]
+
+    def quiet(tokens):
+        return "" if tokens == [start] else decode(tokens)
+
+    drawn = draw_seismograph({"short": strip("short", record, quiet)}, "short", "nothing", 1)
+    assert "▷" in words(drawn) and f"#{start}" not in words(drawn)
+
+
+def test_one_position_is_counted_as_one():
+    assert "over 1 position, from" in picture({"short": made(1)}, position=1).sentence
+
+
+def test_p_is_blue_and_q_vermilion_as_in_the_other_views():
+    inks = {n.text: n.get("fill") for n in ET.fromstring(picture().svg).iter(f"{SVG}text")}
+    assert inks["target p"] == BLUE and inks["draft q, short"] == VERMILION
 
 
 def test_long_texts_come_in_pages_of_one_length():

@@ -1,9 +1,9 @@
 # %% [markdown]
 # # 07 · Settle which p, and which q
 #
-# **In this chapter you will have shown** that the law stays the target's for any temperature, top-k, top-p or
-# rounding on either side, because p and q are whatever is really sampled from, while a ratio with another q
-# writes by another law, even where more drafts are kept.
+# **In this chapter you will have shown** that the law stays the target's for any temperature, top-k or top-p on
+# either side, and for a rounded target, because p and q are whatever is really sampled from, while a ratio with
+# another q writes by another law, even where more drafts are kept.
 #
 # | to read | to do | needs | runs |
 # |---|---|---|---|
@@ -165,7 +165,7 @@ for t in warmths:
     line = [alpha(Sampling(t), Sampling(other)) for other in warmths]
     print(f"target at {t:5}  ", *(f"{a:5.3f}" for a in line))
 
-exercises.compare_prediction(my_greedy, round(alpha(Sampling(), greedy), 3), "of the drafts kept")
+exercises.compare_prediction(my_greedy, round(alpha(Sampling(), greedy), 3), "(share of drafts kept)")
 
 # %% [markdown]
 # Read along the line *target at 1*: the draft keeps most at .75, not at 1. Read down the diagonal: temperature 0
@@ -193,7 +193,8 @@ for share in shares:
 # 1. Move the draft's temperature, top-k and top-p. What changes, what never does?
 # 2. Set both top-k to 2 and the draft's temperature to 1. Then let the ratio use *q before top-k and top-p*.
 # 3. Choose the place after “Recipe: soup with”. Which draft settings keep most, if the target has top-p .75?
-# 4. Keep the draft at temperature 0 and let the ratio use q *also before temperature*: that is M2 of the museum.
+# 4. Set the draft's temperature to 0 and let the ratio use q *also before temperature*. The museum calls this case of
+#    M12's slip M2.
 
 # %%
 warping_desk(pair)
@@ -309,7 +310,8 @@ print("3 bits, equal to its own plain law below 1e-12:", gap < 1e-12)
 #
 # With coarse numbers one thing is added. A forward over two tokens may round otherwise than two forwards over one,
 # so verification may see other last digits than plain decoding does. How far the two laws then lie apart depends on
-# the machine, and not on the count of digits alone. On yours:
+# the machine, and not on the count of digits alone: where both ways round to the same logits, next to nothing is
+# left, so 1e-22 may stand beside 7e-07. On yours:
 
 # %% tags=["nbval-ignore-output"]
 formats = {name: load_pair("storyworld", dtype=name) for name in ("float32", "float16")}
@@ -420,7 +422,7 @@ def broken(mistake, look):
 
 kept = {m: broken(m, lambda out: [out.stats.accepted]).get((1,), 0) for m in (None, "M12")}
 print({mistake: round(share, 3) for mistake, share in kept.items()})
-exercises.compare_prediction(my_kept, round(kept["M12"], 3), "of the drafts kept")
+exercises.compare_prediction(my_kept, round(kept["M12"], 3), "(share of drafts kept)")
 
 # %%
 laws = [marginal(broken(m, lambda out: out.tokens), 1) for m in (None, "M12")]

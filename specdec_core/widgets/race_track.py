@@ -6,6 +6,7 @@ a chosen acceptance; what things cost, and what that means on average, comes fro
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache, partial
@@ -40,12 +41,14 @@ class Course:
     """What a race is run on, beside the state.
 
     v: measured cost of verifying gamma drafts, in plain steps. runs: gamma -> stretches of a real
-    run. step: seconds of a plain step, None to count in steps.
+    run. step: seconds of a plain step, None to count in steps. alpha: the one that the runs go
+    with, None for any.
     """
 
     v: Mapping[int, float] = field(default_factory=dict)
     runs: Mapping[int, Sequence[Sequence[Leg]]] = field(default_factory=dict)
     step: float | None = None
+    alpha: float | None = None
 
     def cost(self, gamma: int, slope: float) -> float:
         """v(gamma) in plain steps: measured where it was, else 1 + slope gamma."""
@@ -72,20 +75,22 @@ def race_track(
     trace: a real run to race on, or several by their gamma; `decode` turns its ids into text.
     step: seconds of a plain step, to put milliseconds on the axis.
 
-    A number beyond its slider counts as the slider's end. Raises ValueError for times of 0 and
-    less, and for a trace without `decode`.
+    Where alpha is moved the race runs on coins. A number beyond its slider counts as the slider's
+    end. Raises ValueError for times of 0 and less, for what is no number, for a gamma in `v` that
+    is not whole, and for a trace without `decode`.
     """
     traces = {_gamma_of(trace): trace} if isinstance(trace, Trace) else dict(trace or {})
     if traces and decode is None:
         raise ValueError("A trace needs decode, which turns its token ids into text.")
-    v = {int(k): float(cost) for k, cost in (v or {}).items() if 0 < k <= MOST_GAMMA}
-    if min([step or 1.0, *v.values()]) <= 0:
+    v = _measured(v or {})
+    if not all(0 < cost < math.inf for cost in [1.0 if step is None else step, *v.values()]):
         raise ValueError("A step, and each verification, takes time: give numbers above 0.")
-    runs = {one: stretches(traces[one], decode) for one in sorted(traces)}
-    course = Course(v, {one: parts for one, parts in runs.items() if parts}, step)
     start = {"alpha": _alpha_of(traces) if alpha is None else alpha, "c": c, "o": o}
     start["slope"] = (v[max(v)] - 1) / max(v) if v else 0.0
     start = {name: _on_slider(name, value) for name, value in start.items()}
+    runs = {one: stretches(traces[one], decode) for one in sorted(traces)}
+    runs = {one: parts for one, parts in runs.items() if parts}
+    course = Course(v, runs, step, start["alpha"])
     controls = [slider("gamma", "gamma", 0, MOST_GAMMA, 1)]
     controls += [slider(k, words, 0, most, by) for k, (words, most, by) in NUMBERS.items()]
     controls.append(stepper("race", "race", 1, RACES))
@@ -113,7 +118,7 @@ def draw_race_track(
 
     slope: what each drafted token adds to a verification whose cost was not measured. race: seed
     of the coins, or the number of the run's stretch. verdicts: "run" for the real run where there
-    is one at this gamma, else "coins".
+    is one at this gamma and alpha is the one it goes with, else "coins".
 
     Raises ValueError for a number out of range.
     """
@@ -121,7 +126,8 @@ def draw_race_track(
     for name, value in numbers.items():
         _within(name, value, NUMBERS[name][1])
     _within("gamma", gamma, MOST_GAMMA)
-    gamma, real = int(gamma), verdicts == RUN and gamma in course.runs
+    gamma, own = int(gamma), course.alpha in (None, alpha)
+    real = verdicts == RUN and own and gamma in course.runs
     if real:
         parts = course.runs[gamma]
         legs = parts[(race - 1) % len(parts)]
@@ -136,7 +142,7 @@ def draw_race_track(
     if real:
         title = f"a real run, part {(race - 1) % len(parts) + 1} of {len(parts)}"
     elif verdicts == RUN:
-        title += f"; there is no run at gamma {gamma}"
+        title += f"; there is no run at {f'gamma {gamma}' if own else f'alpha {alpha:g}'}"
     return draw_race(Race(tuple(legs), steps, gamma, c, o, course.step, title, tuple(points), best))
 
 
@@ -209,9 +215,19 @@ def _alpha_of(traces: Mapping[int, Trace]) -> float:
     return stats.acceptance_rate if stats.accepted + stats.rejected else 0.8
 
 
+def _measured(v: Mapping[int, float]) -> dict[int, float]:
+    """The costs at gammas that the race has."""
+    for gamma in v:
+        if gamma != gamma // 1:  # of nan too
+            raise ValueError(f"v maps whole gammas to their cost, and {gamma:g} is not whole.")
+    return {int(k): float(cost) for k, cost in v.items() if 0 < k <= MOST_GAMMA}
+
+
 def _on_slider(name: str, value: float) -> float:
     """The nearest value that the slider has."""
     _, most, by = NUMBERS[name]
+    if math.isnan(value):
+        raise ValueError(f"{name} is a number from 0 to {most:g} here, not {value:g}.")
     return round(round(min(max(value, 0.0), most) / by) * by, 3)
 
 

@@ -110,15 +110,19 @@ def curve(race: Race, top: float) -> str:
     """S(gamma), the hatched zone below 1, the best gamma and the chosen one."""
     left, right = LEFT - 14, RIGHT + 14
     one, zero = _place(race, top, 0, 1)[1], top + TALL
-    under = race.points[-3].speedup < 0.5  # then the points lie where the words would stand
+    words, y = "slower than plain", zero - 8
+    if zero - one < 24:  # no room between the line and the axis
+        words, y = f"▼ {words}", one - 7
+    elif race.points[-3].speedup < 0.5:  # the points lie where the words would stand
+        y = one + 16
     parts = [
         svg_text(MARGIN, top - 14, "Speed-up over plain, on average, at each gamma", 12,
                  font_weight="bold"),
         hatch(left, right, one, zero, 9, "#dcc0ae"),
         f'<path d="M{left} {top}V{zero}H{right}" fill="none" stroke="{MUTED}"/>',
         f'<path d="M{left} {one:g}H{right}" stroke="{VERMILION}" stroke-dasharray="6 3"/>',
-        svg_text(right - 6, one + 16 if under else zero - 8, "slower than plain", 12,
-                 VERMILION, text_anchor="end", font_weight="bold", **HALO),
+        svg_text(right - 6, y, words, 12, VERMILION, text_anchor="end", font_weight="bold",
+                 **HALO),
     ]  # fmt: skip
     for value in range(0, _top_of(race) + 1, _every(race)):
         y = _place(race, top, 0, value)[1]

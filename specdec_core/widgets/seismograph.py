@@ -16,6 +16,7 @@ from specdec_core.widgets.stage import Stage, select, slider
 
 NOTHING = "nothing"
 MOST_RECORDS = 8
+START = "▷"  # a text's first token, where it has no text of its own
 
 
 class Seismograph(Stage):
@@ -67,6 +68,8 @@ def strip(
     tops = chain(*record.target_top, *record.draft_top)
     tokens = {*record.tokens, *(token for token, _ in tops)}
     texts = {token: decode([token]) or f"#{token}" for token in tokens}
+    if record.tokens and not decode([record.tokens[0]]):
+        texts[record.tokens[0]] = START
     return Strip(name, record, texts, tuple(record.rolling(window)), window)
 
 

@@ -14,7 +14,6 @@ from specdec_core.widgets.picture import (
     LINE,
     MONOSPACE,
     MUTED,
-    PALE_BLUE,
     PALE_GREY,
     PALE_VERMILION,
     PAPER,
@@ -279,7 +278,7 @@ def _list(
 ) -> str:
     """The likeliest tokens of one side, with bars; shared: what a draft has in common with p."""
     x, full = MARGIN + 248 * column, 80
-    ink, fill = (VERMILION, PALE_VERMILION) if shared is None else (BLUE, PALE_BLUE)
+    ink, fill = (BLUE, BLUE) if shared is None else (VERMILION, PALE_VERMILION)
     parts = [svg_text(x, y + 4, title, 12, ink, font_weight="bold")]
     for i, (token, value) in enumerate(top):
         row = y + 14 + 24 * i
@@ -301,8 +300,9 @@ def _list(
 
 def _sentence(one: Strip, second: Strip | None, position: int) -> str:
     record, i = one.record, position - 1
+    places = "1 position" if one.length == 1 else f"{one.length} positions"
     words = (
-        f"{one.name}: mean acceptance {record.mean:.2f} over {one.length} positions, from "
+        f"{one.name}: mean acceptance {record.mean:.2f} over {places}, from "
         f"{min(record.beta):.2f} to {max(record.beta):.2f}. At position {position}, "
         f"“{one.word(position)}”, it is {record.beta[i]:.2f}"
     )

@@ -59,7 +59,8 @@ def test_notebook_without_and_with_a_kernel(lab, notebook):
     page = lab.page
     images = page.locator('.jp-OutputArea img[src^="data:image/svg+xml"]')
     sentences = pictures(html_of(notebook, plotly=False))
-    expect(images).to_have_count(len(sentences))
+    # A busy machine draws one after the other.
+    expect(images).to_have_count(len(sentences), timeout=30_000)
     assert page.evaluate(IMAGES) == [[sentence, True] for sentence in sentences]
     figures = page.locator(".jp-OutputArea .js-plotly-plot")
     expect(figures).to_have_count(len(pictures(html_of(notebook))) - len(sentences))

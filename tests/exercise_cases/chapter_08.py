@@ -47,10 +47,10 @@ def first_peak(alpha, c, v, o):
     return best
 
 
-def without(alpha, c, v, o, flat=False, floor=True):
-    """`fastest_gamma` with verification free, or with 0 never allowed."""
+def without(alpha, c, v, o, flat=False, plain=1.0):
+    """`fastest_gamma` with verification free, or with another speed-up of plain decoding."""
     gains = {g: speedup(alpha, g, c, 1.0 if flat else v[g], o) for g in v}
-    return max(([(0, 1.0)] if floor else []) + list(gains.items()), key=lambda pair: pair[1])[0]
+    return max([(0, plain), *gains.items()], key=lambda pair: pair[1])[0]
 
 
 CHECKS = {
@@ -89,9 +89,10 @@ CHECKS = {
         "right": lambda *a: torch.tensor(fastest_gamma(*a)),
         "stops at the first peak": first_peak,
         "verification is not free": lambda *a: without(*a, flat=True),
-        "so return 0": lambda *a: without(*a, floor=False),
-        "the overhead o is left out": lambda a, c, v, o: (
-            fastest_gamma(a, c, v, o) and fastest_gamma(a, c, v, 0.0)
+        "so return 0": lambda *a: without(*a, plain=0.0),
+        "the overhead o is left out": lambda a, c, v, o: fastest_gamma(a, c, v, 0.0),
+        "a plain step is no round and pays no o": lambda a, c, v, o: without(
+            a, c, v, o, plain=1 / (1 + o)
         ),
         "gamma times c, is left out": lambda a, c, v, o: fastest_gamma(a, 0.0, v, o),
         "return the gamma that gives it": lambda a, c, v, o: max(
@@ -100,9 +101,11 @@ CHECKS = {
         "faster than plain decoding": lambda *a: 0,
         "never measured at gamma": lambda *a: fastest_gamma(*a) + 1,
         "not a whole number": lambda *a: 2.5,
-        "this is not the fastest": lambda a, c, v, o: min(
+        "this is not the fastest: gamma 2": lambda a, c, v, o: min(
             v, key=lambda g: speedup(a, g, c, v[g], o)
         ),
+        "this is not the fastest: gamma 8": lambda a, c, v, o: max(v),
+        "this is not the fastest: gamma 1": lambda a, c, v, o: min(v),
     },
 }
 

@@ -8,15 +8,15 @@ text; `loop.py` measures the loop itself and `coin.py` times shapes that nobody 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable
-from dataclasses import asdict, replace
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict
 from pathlib import Path
-
-import torch
 
 from specdec_core.lab.bench import report, sections
 from specdec_core.lab.bench.machine import describe
 from specdec_core.lab.bench.plan import Plan, Subject
+from specdec_core.lab.measure import draft_network
 from specdec_core.threads import Threads
 
 __all__ = ["run_bench"]
@@ -34,13 +34,12 @@ def run_bench(
     progress: told what runs now. json_file: all numbers are written there, again after each
     section, so that an interrupted run keeps what it has. Returns those numbers.
     """
-    plan = replace(plan, threads=plan.threads or subject.target.threads or torch.get_num_threads())
-    numbers = _head(subject, plan)
-    _say(say, progress, report.header(numbers))
     measure = {name: getattr(sections, name) for name in plan.sections}
     if plan.draft_device is not None:
         measure["draft_device"] = sections.draft_device
-    with Threads(plan.threads):
+    with fixed_threads(subject, plan.threads), Threads(subject.target.threads):
+        numbers = _head(subject, plan)
+        _say(say, progress, report.header(numbers))
         for name, section in measure.items():
             numbers[name] = section(subject, plan, progress)
             numbers["machine"]["noise"] = _noise(numbers)
@@ -52,10 +51,28 @@ def run_bench(
     return numbers
 
 
+@contextmanager
+def fixed_threads(subject: Subject, count: int | None) -> Iterator[None]:
+    """All networks of a subject compute in `count` threads, and as before afterwards.
+
+    Each network of ours sets its own number, so torch's alone would bind the others only. None
+    leaves them as they are.
+    """
+    networks = [subject.target, *map(draft_network, subject.drafters.values())]
+    before = [(network, network.threads) for network in networks if network is not None]
+    for network, threads in before:
+        network.threads = threads if count is None else count
+    try:
+        yield
+    finally:
+        for network, threads in before:
+            network.threads = threads
+
+
 def _head(subject: Subject, plan: Plan) -> dict:
     weights = subject.target.model.parameters()
     return {
-        "machine": describe(subject, plan) | {"noise": None},
+        "machine": describe(subject) | {"noise": None},
         "plan": asdict(plan),
         "models": {
             "name": subject.name, "parameters": sum(w.numel() for w in weights),

@@ -14,6 +14,7 @@ import torch
 from specdec_core.decode import Result, autoregressive_decode, speculative_decode
 from specdec_core.drafters import Drafter
 from specdec_core.lab.bench.ours import Work
+from specdec_core.lab.measure import draft_network
 from specdec_core.models import CausalLM, LanguageModel
 from specdec_core.threads import Threads
 from specdec_core.trace import Trace
@@ -21,7 +22,7 @@ from specdec_core.trace import Trace
 
 @torch.inference_mode()
 def bare_forwards(target: LanguageModel, draft: LanguageModel | None, trace: Trace) -> float:
-    """Seconds of the forwards of a recorded run; draft None where it drafted without a model."""
+    """Seconds of the forwards of a recorded run; draft None where it drafted without a network."""
     text = list(trace.prompt)
     _wait_for(target)
     started = time.perf_counter()
@@ -67,7 +68,7 @@ def loop_efficiency(
             target, drafter, prompt, gamma=gamma, randomness=randomness, **options
         )
 
-    network = getattr(drafter, "model", None)
+    network = None if drafter is None else draft_network(drafter)
     return [_share(decode, target, network, seed) for seed in range(repeats + 1)][1:]
 
 

@@ -11,10 +11,10 @@ import torch
 import transformers
 
 from specdec_core.lab.bench.peers import flashspec_version
-from specdec_core.lab.bench.plan import Plan, Subject
+from specdec_core.lab.bench.plan import Subject
 
 
-def describe(subject: Subject, plan: Plan) -> dict:
+def describe(subject: Subject) -> dict:
     """Processor, threads, software and dtype."""
     device = subject.target.device
     return {
@@ -22,7 +22,7 @@ def describe(subject: Subject, plan: Plan) -> dict:
         "device_name": device_name(device),
         "cpu": cpu_name(),
         "cores": os.cpu_count(),
-        "threads": plan.threads,
+        "threads": torch.get_num_threads(),
         "system": platform.platform(),
         "python": platform.python_version(),
         "torch": torch.__version__,

@@ -28,6 +28,8 @@ from specdec_core.models import CausalLM
 NEUTRAL = {"top_k": 0, "top_p": 1.0, "typical_p": 1.0, "repetition_penalty": 1.0}
 # transformers' own, where a model does not say otherwise.
 LIBRARY_TOP_K = 50
+# The last tokens our look-up compares at most; transformers' own number is 2.
+LONGEST_MATCH = 3
 
 
 def constant_gamma(gamma: int) -> dict:
@@ -62,8 +64,10 @@ def generate_row(target: CausalLM, work: Work, own_defaults: bool = False) -> Ro
 def _defaults(target: CausalLM, work: Work) -> str:
     """The label of a row left to its defaults: what it samples from."""
     known = target.model.generation_config
-    told = [f"top-k {known.top_k or LIBRARY_TOP_K}"]
+    top_k = LIBRARY_TOP_K if known.top_k is None else known.top_k  # 0 keeps all tokens
+    told = [f"top-k {top_k}"] * bool(top_k)
     told += [f"top-p {known.top_p:g}"] if (known.top_p or 1.0) < 1 else []
+    told = told or ["no truncation"]
     return ", its defaults" + (f": {', '.join(told)}" if work.temperature > 0 else "")
 
 
@@ -81,7 +85,9 @@ def assisted_row(
 
 def lookup_row(target: CausalLM, work: Work, gamma: int) -> Row:
     """transformers' prompt look-up: up to `gamma` tokens that followed the same words before."""
-    config = generation_config(work, prompt_lookup_num_tokens=gamma)
+    config = generation_config(
+        work, prompt_lookup_num_tokens=gamma, max_matching_ngram_size=LONGEST_MATCH
+    )
     return _library_row("transformers prompt look-up", target, work, config)
 
 

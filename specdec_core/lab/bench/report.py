@@ -173,6 +173,8 @@ def loop_table(found: dict) -> Iterator[str]:
     for name, shares in found["shares"].items():
         low, share, high = middle_half(shares)
         yield f"  {name:<{LABEL - 2}}{share:>10.3f}  ({low:.3f} to {high:.3f})"
+    if any(round(middle_half(shares)[2], 3) > 1 for shares in found["shares"].values()):
+        yield "  Values above 1 are noise: the two are timed one after the other."
 
 
 def draft_device_table(found: dict) -> Iterator[str]:

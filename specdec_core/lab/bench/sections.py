@@ -124,6 +124,7 @@ def draft_device(subject: Subject, plan: Plan, progress: Progress) -> dict:
     kind = next(iter(subject.prompts))
     work = subject.work(plan, kind)
     copied = moved(drafter, there)
+    copied.model.threads = plan.threads or copied.model.threads
     rows = [
         plain_row(subject.target, work),
         speculative_row(f"draft on {here}", subject.target, drafter, plan.gamma, work),
