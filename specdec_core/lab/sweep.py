@@ -5,6 +5,7 @@ The prediction sees neither the seeds nor the times of the runs it is held again
 
 from __future__ import annotations
 
+import statistics
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -84,15 +85,16 @@ def sweep_gammas(
     prompts: Sequence[Sequence[int]],
     *,
     gammas: Sequence[int] = GAMMAS,
-    seeds: Sequence[int] = (0, 1, 2),
+    seeds: Sequence[int] = tuple(range(6)),
     turns: int = 3,
     sampling: Sampling = Sampling(),
-    max_new_tokens: int = 140,
+    max_new_tokens: int = 100,
 ) -> list[SweepRow]:
     """Predict the speed-up of each gamma, then measure it on runs the prediction has not seen.
 
     Acceptance comes from 16 other seeds a prompt, at the largest gamma; c, v and o from the pieces
-    of a round. Each run is timed `turns` times, in turns with the others; its fastest counts.
+    of a round. Each turn times the pieces and then all runs, so that both see the same machine;
+    medians over the turns count.
     """
     options = {"sampling": sampling, "max_new_tokens": max_new_tokens}
     unseen = range(max(seeds) + 1, max(seeds) + 17)
@@ -102,16 +104,18 @@ def sweep_gammas(
         randomness=Seeded(unseen[0]),
     )  # fmt: skip
     text = [*prompts[0], *half.tokens]
-    costs = measure_costs(target, drafter, text, gammas, sampling, repeats=40)
-    o = measure_overhead(target, text, costs.step, sampling, repeats=40)
-    predicted = predict(stats.per_position, costs, o)
     runs = [(prompt, seed) for prompt in prompts for seed in seeds]
-    taken = timed_runs(target, drafter, runs, gammas, turns, **options)
-    plain = taken[0].seconds / taken[0].tokens
+    predicted, taken = [], []
+    for _ in range(turns):
+        costs = measure_costs(target, drafter, text, gammas, sampling)
+        o = measure_overhead(target, text, costs.step, sampling)
+        predicted.append(predict(stats.per_position, costs, o))
+        taken.append(timed_runs(target, drafter, runs, gammas, turns=1, **options))
     return [
         SweepRow(
-            gamma, predicted[gamma][0], taken[gamma].tokens / taken[gamma].rounds,
-            predicted[gamma][1], plain * taken[gamma].tokens / taken[gamma].seconds,
+            gamma, predicted[0][gamma][0], taken[0][gamma].tokens / taken[0][gamma].rounds,
+            statistics.median(turn[gamma][1] for turn in predicted),
+            statistics.median(turn[gamma].pace / turn[0].pace for turn in taken),
         )
         for gamma in gammas
     ]  # fmt: skip
@@ -123,6 +127,11 @@ class Taken(NamedTuple):
     seconds: float
     tokens: int
     rounds: int
+
+    @property
+    def pace(self) -> float:
+        """Tokens a second."""
+        return self.tokens / self.seconds
 
 
 def timed_runs(
