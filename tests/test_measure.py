@@ -14,7 +14,7 @@ from specdec_core import (
     load_pair,
     speculative_rounds,
 )
-from specdec_core.lab import measure, memory, sweep, timing
+from specdec_core.lab import measure, memory, sweep
 from specdec_core.lab.speed_model import Costs, expected_tokens
 from specdec_core.models import CausalLM
 
@@ -44,7 +44,7 @@ def test_each_piece_of_a_round_is_timed_in_its_own_shape(pair):
     rows = len(text) - 1
     costs = measure.measure_costs(target, ModelDrafter(draft), text, (1, 2, 8), repeats=2)
     assert set(costs.v) == {1, 2, 8}
-    loop = {(0, rows), *((rows + i, 1) for i in range(measure.TOKENS + 1))}
+    loop = {(0, rows), *((rows + i, 1) for i in range(measure.TOKENS))}
     assert {*target.calls} == loop | {(rows, 2), (rows, 3), (rows, 9)}
     # A draft chain of 8: the prompt or what it lacks, then one token at a time.
     chain = [(rows, 1), *((rows + i, 1) for i in range(1, 8))]
@@ -68,18 +68,19 @@ def test_the_loop_is_timed_on_rounds_that_draft_nothing(pair):
     target, text = Recorder(pair.target), pair.encode("Once upon a time")
     rows = len(text) - 1
     overhead = measure.measure_overhead(target, text, step=0.01, repeats=2)
-    assert {*target.calls} == {(0, rows), *((rows + i, 1) for i in range(measure.TOKENS + 1))}
+    assert {*target.calls} == {(0, rows), *((rows + i, 1) for i in range(measure.TOKENS))}
     assert 0 <= overhead < 5
 
 
-def test_a_token_of_a_loop_is_a_long_run_less_a_short_one(monkeypatch):
-    clock = [0.0]
-    monkeypatch.setattr(timing.time, "perf_counter", lambda: clock[0])
-
-    def run(tokens):
-        clock[0] += 7.0 + 0.25 * tokens  # what comes before the loop does not count
-
-    assert measure.loop_step(run, repeats=2) == 0.25
+def test_a_token_of_a_loop_is_timed_from_draw_to_draw(monkeypatch):
+    clock = iter([0.0, 7.0, 7.5, 8.25, 100.0, 100.3])
+    monkeypatch.setattr(measure.time, "perf_counter", lambda: next(clock))
+    draws, probs = measure._Draws(), torch.tensor([1.0])
+    for run in (4, 2):  # what comes before the first draw of a run does not count
+        draws.begin()
+        for _ in range(run):
+            draws.categorical(probs)
+    assert draws.fastest == pytest.approx(0.3)
 
 
 def test_batch_times_know_every_shape(pair):

@@ -7,11 +7,13 @@ whatever else a round takes. None is fitted to a speed-up: `sweep.py` holds them
 
 from __future__ import annotations
 
+import math
 import statistics
 import time
 from collections.abc import Callable, Sequence
 
 import torch
+from torch import Tensor
 
 from specdec_core.decode import autoregressive_decode, speculative_rounds
 from specdec_core.drafters import Drafter
@@ -24,7 +26,7 @@ from specdec_core.texts import texts_of
 from specdec_core.threads import Threads
 from specdec_core.verify import Draft, verify
 
-TOKENS = 16  # of a loop that is timed
+TOKENS = 4  # of a loop whose tokens are timed
 
 
 def median_seconds(run: Callable[[], object], repeats: int) -> float:
@@ -56,51 +58,73 @@ def measure_costs(
     sampling: Sampling = Sampling(),
     repeats: int = 15,
 ) -> Costs:
-    """Time a draft step and each verification after `text`, two tokens or more, and a plain step.
+    """Time a draft step, each verification and a token of the plain loop, after `text`.
 
-    The pieces take turns and the fastest turn of each counts, as in `timing.fastest`. The step is
-    a token of the plain loop, timed by `loop_step`. A drafter may propose fewer tokens than it is
-    asked for; its time is then shared among those. Raises ValueError for a text of one token, and
-    where the text and what is written after it do not fit the target's cache.
+    All take turns and the fastest turn of each counts, as in `timing.fastest`. A drafter may
+    propose fewer tokens than it is asked for; its time is then shared among those. Raises
+    ValueError for a text of one token, and where the text and what is written after it do not fit
+    the target's cache.
     """
     if len(text) < 2:
         raise ValueError(
             "Costs are measured after a text of two tokens or more: give a longer one."
         )
     text, rows, randomness = list(text), len(text) - 1, Seeded(0)
-    longest = max(4, *gammas)
-    drafter.rollback(0)
+    longest, draws = max(4, *gammas), _Draws()
 
-    def plain(tokens: int) -> None:
+    def plain() -> None:
+        draws.begin()
         autoregressive_decode(
-            target, text, sampling=sampling, max_new_tokens=tokens, randomness=randomness
+            target, text, sampling=sampling, max_new_tokens=TOKENS, randomness=draws
         )
 
-    step = loop_step(plain, repeats)  # leaves all rows but the newest of the text behind
-
-    def propose(gamma: int) -> Draft:
-        draft = drafter.propose(text, gamma, sampling, randomness)
+    def propose() -> Draft:
+        draft = drafter.propose(text, longest, sampling, randomness)
         draft.tokens.tolist()  # waits for the device
-        return Draft(draft.tokens.to(target.device), draft.probs.to(target.device))
+        return draft
 
-    drafted = max(1, len(propose(longest).tokens))
-    pieces = {"draft": (lambda: drafter.rollback(rows), lambda: propose(longest))}
+    plain()
+    drafter.rollback(0)
+    drafted = max(1, len(propose().tokens))
+    pieces = {"draft": (lambda: drafter.rollback(rows), propose)}
     for gamma in gammas:
-        draft = _some_draft(target, gamma)
-        pieces[gamma] = (
-            lambda: target.rollback(rows),
-            lambda draft=draft: _judge(target, text[-1:], draft, sampling, randomness),
-        )
+        pieces[gamma] = _judging(target, text, gamma, sampling)
+    # The plain loop's tokens are timed one by one, in its turn.
     with Threads(target.threads):
-        seconds = fastest(pieces, repeats)
+        seconds = fastest({"plain": (plain, lambda: None), **pieces}, repeats)
+    step = draws.fastest
     return Costs(step, seconds["draft"] / drafted / step, {g: seconds[g] / step for g in gammas})
 
 
-def loop_step(run: Callable[[int], object], repeats: int) -> float:
-    """Seconds of one token of `run(tokens)`: of a run of many, less a run of one."""
-    runs = {tokens: (bool, lambda tokens=tokens: run(tokens)) for tokens in (1, 1 + TOKENS)}
-    seconds = fastest(runs, repeats)
-    return (seconds[1 + TOKENS] - seconds[1]) / TOKENS
+class _Draws(Seeded):
+    """Randomness that notes the shortest time from one draw to the next: one token of a loop."""
+
+    def __init__(self) -> None:
+        super().__init__(0)
+        self.fastest = math.inf
+        self.begin()
+
+    def begin(self) -> None:
+        """A new run: its first draw ends no token."""
+        self._last = math.inf
+
+    def categorical(self, probs: Tensor) -> Tensor:
+        now = time.perf_counter()
+        if self._last < now:
+            self.fastest = min(self.fastest, now - self._last)
+        self._last = now
+        return super().categorical(probs)
+
+
+def _judging(
+    target: LanguageModel, text: list[int], gamma: int, sampling: Sampling
+) -> tuple[Callable[[], object], Callable[[], object]]:
+    """(set up, timed): the verification of gamma drafts after `text`."""
+    draft, randomness = _some_draft(target, gamma), Seeded(0)
+    return (
+        lambda: target.rollback(len(text) - 1),
+        lambda: _judge(target, text[-1:], draft, sampling, randomness),
+    )
 
 
 def _judge(
@@ -149,23 +173,22 @@ def measure_overhead(
     Rounds that draft nothing, after `text`, less the verification of no drafts. What is left, the
     loop's own work, hardly depends on gamma.
     """
-    text, randomness, nothing = list(text), Seeded(0), _NoDrafts(target)
+    text, nothing, draws = list(text), _NoDrafts(target), _Draws()
 
-    def rounds(tokens: int) -> None:
+    def rounds() -> None:
+        draws.begin()
         for _ in speculative_rounds(
-            target, nothing, text, gamma=0, sampling=sampling, max_new_tokens=tokens,
-            randomness=randomness,
+            target, nothing, text, gamma=0, sampling=sampling, max_new_tokens=TOKENS,
+            randomness=draws,
         ):  # fmt: skip
             pass
 
-    round = loop_step(rounds, repeats)
-    draft = nothing.propose()
+    rounds()
     with Threads(target.threads):
-        bare = fastest({0: (
-            lambda: target.rollback(len(text) - 1),
-            lambda: _judge(target, text[-1:], draft, sampling, randomness),
-        )}, repeats)  # fmt: skip
-    return max(0.0, round - bare[0]) / step
+        bare = fastest(
+            {"rounds": (rounds, lambda: None), "bare": _judging(target, text, 0, sampling)}, repeats
+        )["bare"]
+    return max(0.0, draws.fastest - bare) / step
 
 
 @torch.inference_mode()
