@@ -282,7 +282,8 @@ def _check(options: argparse.Namespace) -> int:
     )  # fmt: skip
     _check_memory(pair, drafter)
     costs = measure.measure_costs(pair.target, drafter, prompt, sampling=sampling)
-    _check_speed(costs, run.stats, measure.measure_overhead(pair.target, costs.step, sampling))
+    overhead = measure.measure_overhead(pair.target, prompt, costs.step, sampling)
+    _check_speed(costs, run.stats, overhead)
     return 0
 
 

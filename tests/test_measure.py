@@ -6,7 +6,14 @@ import pytest
 import tiny
 import torch
 
-from specdec_core import ModelDrafter, Sampling, Seeded, load_pair, speculative_rounds
+from specdec_core import (
+    LookupDrafter,
+    ModelDrafter,
+    Sampling,
+    Seeded,
+    load_pair,
+    speculative_rounds,
+)
 from specdec_core.lab import measure, memory, sweep
 from specdec_core.lab.speed_model import Costs, expected_tokens
 from specdec_core.models import CausalLM
@@ -37,33 +44,43 @@ def test_each_piece_of_a_round_is_timed_in_its_own_shape(pair):
     rows = len(text) - 1
     costs = measure.measure_costs(target, ModelDrafter(draft), text, (1, 2, 8), repeats=2)
     assert set(costs.v) == {1, 2, 8}
-    assert target.calls[0] == (0, rows)
-    assert {*target.calls[1:]} == {(rows, 1), (rows, 2), (rows, 3), (rows, 9)}
+    loop = {(0, rows), *((rows + i, 1) for i in range(measure.TOKENS))}
+    assert {*target.calls} == loop | {(rows, 2), (rows, 3), (rows, 9)}
     # A draft chain of 8: the prompt or what it lacks, then one token at a time.
     chain = [(rows, 1), *((rows + i, 1) for i in range(1, 8))]
     assert draft.calls[8:16] == chain
     assert costs.step > 0 < costs.c
 
 
-def test_the_loop_alone_is_measured_without_a_forward_of_the_pair(pair):
-    before = pair.target.forwards
-    plain, round = (measure.loop_seconds(pair.target, gamma) for gamma in (0, 4))
-    assert pair.target.forwards == before
-    assert 0 <= plain < 0.05
-    assert 0 <= round < 0.05
-    assert measure.measure_overhead(pair.target, step=1e9) < 1e-9
+@pytest.mark.parametrize("longest", [1, 50], ids=["finds something", "finds nothing"])
+def test_a_drafter_that_proposes_less_than_asked_is_measured_too(pair, longest):
+    text = pair.encode("Once upon a time, there was a fox. Once upon a")
+    drafter = LookupDrafter(pair.target.vocab_size, longest, longest)
+    target = Recorder(pair.target)
+    costs = measure.measure_costs(target, drafter, text, (2, 16), repeats=2)
+    assert costs.c > 0
+    assert {(len(text) - 1, 3), (len(text) - 1, 17)} <= {*target.calls}
+    with pytest.raises(ValueError, match="two tokens or more"):
+        measure.measure_costs(pair.target, drafter, text[:1])
 
 
-def test_a_loop_on_models_without_cost_runs_as_many_rounds_as_it_says():
-    free = measure._Free(tiny.pair()[0], 5)
-    rounds = list(
-        speculative_rounds(
-            free, measure._Fixed(free, 4), [0], gamma=4, max_new_tokens=50, randomness=Seeded(0)
-        )
-    )
-    assert sum(len(round.emitted) for round in rounds) == 50
-    assert free.length == 50
-    assert free.forwards == len(rounds)
+def test_the_loop_is_timed_on_rounds_that_draft_nothing(pair):
+    target, text = Recorder(pair.target), pair.encode("Once upon a time")
+    rows = len(text) - 1
+    overhead = measure.measure_overhead(target, text, step=0.01, repeats=2)
+    assert {*target.calls} == {(0, rows), *((rows + i, 1) for i in range(measure.TOKENS))}
+    assert 0 <= overhead < 5
+
+
+def test_a_token_of_a_loop_is_timed_from_draw_to_draw(monkeypatch):
+    clock = iter([0.0, 7.0, 7.5, 8.25, 100.0, 100.3])
+    monkeypatch.setattr(measure.time, "perf_counter", lambda: next(clock))
+    draws, probs = measure._Draws(), torch.tensor([1.0])
+    for run in (4, 2):  # what comes before the first draw of a run does not count
+        draws.begin()
+        for _ in range(run):
+            draws.categorical(probs)
+    assert draws.fastest == pytest.approx(0.3)
 
 
 def test_batch_times_know_every_shape(pair):
@@ -111,6 +128,9 @@ def test_timed_runs_leave_out_the_first_round_and_those_cut_short(pair, monkeypa
 
 
 def test_texts_too_short_to_be_timed_are_refused(pair):
+    for runs, turns in (([], 1), ([([1], 0)], 0)):
+        with pytest.raises(ValueError, match="nothing to time"):
+            sweep.timed_runs(pair.target, pair.drafter, runs, (1,), turns=turns)
     with pytest.raises(ValueError, match="gamma 9 is timed: raise max_new_tokens"):
         sweep.timed_runs(pair.target, pair.drafter, [([1], 0)], (9,), turns=1, max_new_tokens=4)
 

@@ -209,16 +209,16 @@ show_source(speed_model.gain)
 # |---|---|
 # | c | one draft step: forward, q, draw |
 # | v(γ) | a target forward over γ + 1 tokens, p, verdict |
-# | o | the loop, on stand-in models whose forwards cost nothing |
+# | o | the loop: rounds that draft nothing, less their verification |
 #
 # None is taken from a speed-up. On your machine, in float32:
 
 # %% tags=["nbval-ignore-output"]
 quick = load_pair("storyworld")
 gammas = (1, 2, 4, 8, 16)
-costs = measure.measure_costs(
-    quick.target, quick.drafter, records["story"][0].tokens[:45], gammas, repeats=25)
-o = measure.measure_overhead(quick.target, costs.step)
+half = records["story"][0].tokens[:45]
+costs = measure.measure_costs(quick.target, quick.drafter, half, gammas, repeats=25)
+o = measure.measure_overhead(quick.target, half, costs.step)
 print(f"a plain step takes {1e3 * costs.step:.2f} ms;  c = {costs.c:.3f}, o = {o:.3f}")
 print("v:", {gamma: round(v, 2) for gamma, v in costs.v.items()})
 

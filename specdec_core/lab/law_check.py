@@ -160,7 +160,8 @@ def sample_models(
     """How often each text of `tokens` tokens follows `prompt`, from real forwards of both models.
 
     Decoded `width` at a time by `workers` threads of one core each; a text's randomness comes from
-    `seed` and its own row alone, so the counts do not depend on either.
+    `seed` and its own row alone, so the counts depend on neither, but for
+    the rounding of forwards over more texts or fewer.
     """
 
     def some(first: int) -> Counter:

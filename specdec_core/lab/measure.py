@@ -7,10 +7,10 @@ whatever else a round takes. None is fitted to a speed-up: `sweep.py` holds them
 
 from __future__ import annotations
 
+import math
 import statistics
 import time
-from collections.abc import Callable, Iterator, Sequence
-from itertools import islice
+from collections.abc import Callable, Sequence
 
 import torch
 from torch import Tensor
@@ -24,10 +24,9 @@ from specdec_core.randomness import Randomness, Seeded
 from specdec_core.sampling import Sampling
 from specdec_core.texts import texts_of
 from specdec_core.threads import Threads
-from specdec_core.trace import Round
 from specdec_core.verify import Draft, verify
 
-ROUNDS = 40  # of a loop on models that cost nothing
+TOKENS = 4  # of a loop whose tokens are timed
 
 
 def median_seconds(run: Callable[[], object], repeats: int) -> float:
@@ -59,47 +58,73 @@ def measure_costs(
     sampling: Sampling = Sampling(),
     repeats: int = 15,
 ) -> Costs:
-    """Time a plain step, a draft step and each verification after `text`, two tokens or more.
+    """Time a draft step, each verification and a token of the plain loop, after `text`.
 
-    The pieces take turns and the fastest turn of each counts, as in `timing.fastest`. The step
-    includes what the plain loop adds to it. Raises ValueError where the text and a draft do not fit
+    All take turns and the fastest turn of each counts, as in `timing.fastest`. A drafter may
+    propose fewer tokens than it is asked for; its time is then shared among those. Raises
+    ValueError for a text of one token, and where the text and what is written after it do not fit
     the target's cache.
     """
-    text, rows, randomness = list(text), len(text) - 1, Seeded(0)
-    longest = max(4, *gammas)
-    drafter.rollback(0)
-    target.rollback(0)
-    target.forward(text[:-1], keep=1)
-
-    def propose(gamma: int) -> Draft:
-        draft = drafter.propose(text, gamma, sampling, randomness)
-        draft.tokens[-1].item()  # waits for the device
-        return Draft(draft.tokens.to(target.device), draft.probs.to(target.device))
-
-    drafts = propose(longest)
-    pieces = {
-        "step": (
-            lambda: target.rollback(rows),
-            lambda: _step(target, text[-1:], sampling, randomness),
-        ),
-        "draft": (lambda: drafter.rollback(rows), lambda: propose(longest)),
-    }
-    for gamma in gammas:
-        draft = Draft(drafts.tokens[:gamma], drafts.probs[:gamma])
-        pieces[gamma] = (
-            lambda: target.rollback(rows),
-            lambda draft=draft: _judge(target, text[-1:], draft, sampling, randomness),
+    if len(text) < 2:
+        raise ValueError(
+            "Costs are measured after a text of two tokens or more: give a longer one."
         )
+    text, rows, randomness = list(text), len(text) - 1, Seeded(0)
+    longest, draws = max(4, *gammas), _Draws()
+
+    def plain() -> None:
+        draws.begin()
+        autoregressive_decode(
+            target, text, sampling=sampling, max_new_tokens=TOKENS, randomness=draws
+        )
+
+    def propose() -> Draft:
+        draft = drafter.propose(text, longest, sampling, randomness)
+        draft.tokens.tolist()  # waits for the device
+        return draft
+
+    plain()
+    drafter.rollback(0)
+    drafted = max(1, len(propose().tokens))
+    pieces = {"draft": (lambda: drafter.rollback(rows), propose)}
+    for gamma in gammas:
+        pieces[gamma] = _judging(target, text, gamma, sampling)
+    # The plain loop's tokens are timed one by one, in its turn.
     with Threads(target.threads):
-        seconds = fastest(pieces, repeats)
-    step = seconds["step"] + loop_seconds(target, 0, sampling)
-    return Costs(step, seconds["draft"] / longest / step, {g: seconds[g] / step for g in gammas})
+        seconds = fastest({"plain": (plain, lambda: None), **pieces}, repeats)
+    step = draws.fastest
+    return Costs(step, seconds["draft"] / drafted / step, {g: seconds[g] / step for g in gammas})
 
 
-def _step(
-    target: LanguageModel, newest: list[int], sampling: Sampling, randomness: Randomness
-) -> None:
-    randomness.categorical(sampling.probs(target.forward(newest))[0]).item()
+class _Draws(Seeded):
+    """Randomness that notes the shortest time from one draw to the next: one token of a loop."""
+
+    def __init__(self) -> None:
+        super().__init__(0)
+        self.fastest = math.inf
+        self.begin()
+
+    def begin(self) -> None:
+        """A new run: its first draw ends no token."""
+        self._last = math.inf
+
+    def categorical(self, probs: Tensor) -> Tensor:
+        now = time.perf_counter()
+        if self._last < now:
+            self.fastest = min(self.fastest, now - self._last)
+        self._last = now
+        return super().categorical(probs)
+
+
+def _judging(
+    target: LanguageModel, text: list[int], gamma: int, sampling: Sampling
+) -> tuple[Callable[[], object], Callable[[], object]]:
+    """(set up, timed): the verification of gamma drafts after `text`."""
+    draft, randomness = _some_draft(target, gamma), Seeded(0)
+    return (
+        lambda: target.rollback(len(text) - 1),
+        lambda: _judge(target, text[-1:], draft, sampling, randomness),
+    )
 
 
 def _judge(
@@ -113,79 +138,57 @@ def _judge(
     verify(sampling.probs(target.forward(fed)), draft, randomness).token.item()
 
 
-class _Free:
-    """A model whose forwards cost nothing: the same logits at every call."""
-
-    def __init__(self, like: LanguageModel, rows: int) -> None:
-        self.vocab_size, self.device, self.threads = like.vocab_size, like.device, like.threads
-        self.max_length, self.length, self.forwards = None, 0, 0
-        self._logits = torch.zeros(rows, like.vocab_size, device=like.device)
-
-    def forward(self, tokens: Sequence[int] | Tensor, keep: int | None = None) -> Tensor:
-        self.length += len(tokens)
-        self.forwards += 1
-        return self._logits[: keep or len(tokens)]
-
-    def rollback(self, length: int) -> None:
-        self.length = length
+def _some_draft(target: LanguageModel, gamma: int) -> Draft:
+    """A draft of the right shape; what a verification costs does not depend on what is in it."""
+    tokens = torch.arange(gamma, device=target.device) % target.vocab_size
+    probs = torch.full((gamma, target.vocab_size), 1 / target.vocab_size, device=target.device)
+    return Draft(tokens, probs)
 
 
-class _Fixed:
-    """A drafter that proposes the same tokens again, at no cost."""
+class _NoDrafts:
+    """A drafter that proposes nothing."""
 
     max_length, length = None, 0
 
-    def __init__(self, target: LanguageModel, gamma: int) -> None:
+    def __init__(self, target: LanguageModel) -> None:
         self.vocab_size = target.vocab_size
-        probs = torch.full((gamma, self.vocab_size), 1 / self.vocab_size, device=target.device)
-        self._draft = Draft(torch.arange(gamma, device=target.device), probs)
+        self._draft = _some_draft(target, 0)
 
-    def propose(self, context: Sequence[int], gamma: int, *_: object) -> Draft:
-        return Draft(self._draft.tokens[:gamma], self._draft.probs[:gamma])
+    def propose(self, *_: object) -> Draft:
+        return self._draft
 
     def rollback(self, length: int) -> None: ...
 
 
 @torch.inference_mode()
-def loop_seconds(target: LanguageModel, gamma: int, sampling: Sampling = Sampling()) -> float:
-    """Seconds a round takes beyond drafting and verifying; at gamma 0, a plain token beyond a step.
-
-    Measured on models of the target's vocabulary whose forwards cost nothing: a whole loop, less
-    the bare pieces on the same models.
-    """
-    free, randomness = _Free(target, gamma + 1), Seeded(0)
-    draft = _Fixed(target, gamma).propose([], gamma)
-    limit = ROUNDS * (gamma + 1)
-
-    def rounds() -> Iterator[Round]:
-        return speculative_rounds(
-            free, _Fixed(target, gamma), [0], gamma=gamma, sampling=sampling,
-            max_new_tokens=limit + 1, randomness=randomness,
-        )  # fmt: skip
-
-    def plain() -> None:
-        autoregressive_decode(
-            free, [0], sampling=sampling, max_new_tokens=ROUNDS, randomness=randomness
-        )
-
-    def bare() -> None:
-        for _ in range(ROUNDS):
-            if gamma:
-                _judge(free, [0], draft, sampling, randomness)
-            else:
-                _step(free, [0], sampling, randomness)
-
-    loop = (lambda: list(islice(rounds(), ROUNDS))) if gamma else plain
-    with Threads(target.threads):
-        seconds = fastest({"loop": (bool, loop), "bare": (bool, bare)}, repeats=7)
-    return max(0.0, seconds["loop"] - seconds["bare"]) / ROUNDS
-
-
 def measure_overhead(
-    target: LanguageModel, step: float, sampling: Sampling = Sampling(), gamma: int = 4
+    target: CausalLM,
+    text: Sequence[int],
+    step: float,
+    sampling: Sampling = Sampling(),
+    repeats: int = 15,
 ) -> float:
-    """o: the loop's own time per round, in steps of `step` seconds; it hardly depends on gamma."""
-    return loop_seconds(target, gamma, sampling) / step
+    """o: what a round takes beyond drafting and verifying, in steps of `step` seconds.
+
+    Rounds that draft nothing, after `text`, less the verification of no drafts. What is left, the
+    loop's own work, hardly depends on gamma.
+    """
+    text, nothing, draws = list(text), _NoDrafts(target), _Draws()
+
+    def rounds() -> None:
+        draws.begin()
+        for _ in speculative_rounds(
+            target, nothing, text, gamma=0, sampling=sampling, max_new_tokens=TOKENS,
+            randomness=draws,
+        ):  # fmt: skip
+            pass
+
+    rounds()
+    with Threads(target.threads):
+        bare = fastest(
+            {"rounds": (rounds, lambda: None), "bare": _judging(target, text, 0, sampling)}, repeats
+        )["bare"]
+    return max(0.0, draws.fastest - bare) / step
 
 
 @torch.inference_mode()

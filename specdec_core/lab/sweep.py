@@ -5,6 +5,7 @@ The prediction sees neither the seeds nor the times of the runs it is held again
 
 from __future__ import annotations
 
+import statistics
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -84,15 +85,16 @@ def sweep_gammas(
     prompts: Sequence[Sequence[int]],
     *,
     gammas: Sequence[int] = GAMMAS,
-    seeds: Sequence[int] = (0, 1, 2),
+    seeds: Sequence[int] = tuple(range(6)),
     turns: int = 3,
     sampling: Sampling = Sampling(),
-    max_new_tokens: int = 140,
+    max_new_tokens: int = 100,
 ) -> list[SweepRow]:
     """Predict the speed-up of each gamma, then measure it on runs the prediction has not seen.
 
     Acceptance comes from 16 other seeds a prompt, at the largest gamma; c, v and o from the pieces
-    of a round. Each run is timed `turns` times, in turns with the others; its fastest counts.
+    of a round. Each turn times the pieces and then all runs, so that both see the same machine;
+    medians over the turns count.
     """
     options = {"sampling": sampling, "max_new_tokens": max_new_tokens}
     unseen = range(max(seeds) + 1, max(seeds) + 17)
@@ -101,17 +103,19 @@ def sweep_gammas(
         target, prompts[0], sampling=sampling, max_new_tokens=max(1, max_new_tokens // 2),
         randomness=Seeded(unseen[0]),
     )  # fmt: skip
-    costs = measure_costs(
-        target, drafter, [*prompts[0], *half.tokens], gammas, sampling, repeats=40
-    )
-    predicted = predict(stats.per_position, costs, measure_overhead(target, costs.step, sampling))
+    text = [*prompts[0], *half.tokens]
     runs = [(prompt, seed) for prompt in prompts for seed in seeds]
-    taken = timed_runs(target, drafter, runs, gammas, turns, **options)
-    plain = taken[0].seconds / taken[0].tokens
+    predicted, taken = [], []
+    for _ in range(turns):
+        costs = measure_costs(target, drafter, text, gammas, sampling)
+        o = measure_overhead(target, text, costs.step, sampling)
+        predicted.append(predict(stats.per_position, costs, o))
+        taken.append(timed_runs(target, drafter, runs, gammas, turns=1, **options))
     return [
         SweepRow(
-            gamma, predicted[gamma][0], taken[gamma].tokens / taken[gamma].rounds,
-            predicted[gamma][1], plain * taken[gamma].tokens / taken[gamma].seconds,
+            gamma, predicted[0][gamma][0], taken[0][gamma].tokens / taken[0][gamma].rounds,
+            statistics.median(turn[gamma][1] for turn in predicted),
+            statistics.median(turn[gamma].pace / turn[0].pace for turn in taken),
         )
         for gamma in gammas
     ]  # fmt: skip
@@ -124,6 +128,11 @@ class Taken(NamedTuple):
     tokens: int
     rounds: int
 
+    @property
+    def pace(self) -> float:
+        """Tokens a second."""
+        return self.tokens / self.seconds
+
 
 def timed_runs(
     target: CausalLM,
@@ -131,27 +140,41 @@ def timed_runs(
     runs: Sequence[tuple[Sequence[int], int]],
     gammas: Sequence[int],
     turns: int = 3,
+    max_new_tokens: int = 64,
     **options: object,
 ) -> dict[int, Taken]:
     """Runs of (prompt, seed), summed for each gamma; 0 is plain decoding.
 
     All take turns, forwards and backwards; the fastest of `turns` counts for each. Raises
-    ValueError where the texts are too short for a round of gamma drafts after the first.
+    ValueError where nothing is to be run, and where the texts are too short for a round of gamma
+    drafts after the first.
     """
+    if not runs or turns < 1:
+        raise ValueError("There is nothing to time: give one run and one turn, or more.")
     best: dict[tuple[int, int], Taken] = {}
+    short: dict[int, float] = {}
     for turn in range(turns):
         for gamma in (0, *gammas)[:: -1 if turn % 2 else 1]:
             for i, (prompt, seed) in enumerate(runs):
                 run = {**options, "randomness": Seeded(seed)}
                 if gamma:
+                    run["max_new_tokens"] = max_new_tokens
                     taken = _speculative(target, drafter, prompt, gamma, run)
                 else:
-                    taken = _plain(target, prompt, run)
+                    one, taken = (
+                        _plain(target, prompt, {**run, "max_new_tokens": most})
+                        for most in (1, max_new_tokens)
+                    )
+                    short[i] = min(short.get(i, one.seconds), one.seconds)
                 best[gamma, i] = min(best.get((gamma, i), taken), taken)
     summed = {
         gamma: Taken(*map(sum, zip(*(best[gamma, i] for i in range(len(runs))), strict=True)))
         for gamma in (0, *gammas)
     }
+    plain, first = summed[0], len(runs)  # a run of one token is the prefill and the first token
+    summed[0] = Taken(
+        plain.seconds - sum(short.values()), plain.tokens - first, plain.rounds - first
+    )
     for gamma, taken in summed.items():
         if not taken.tokens:
             raise ValueError(f"No whole round of gamma {gamma} is timed: raise max_new_tokens.")
@@ -172,14 +195,9 @@ def _speculative(
 
 
 def _plain(target: CausalLM, prompt: Sequence[int], options: dict) -> Taken:
-    """A plain run less a run of one token."""
-    seconds, made = [], 0
-    for most in (1, options["max_new_tokens"]):
-        started = time.perf_counter()
-        result = autoregressive_decode(target, prompt, **{**options, "max_new_tokens": most})
-        seconds.append(time.perf_counter() - started)
-        made = len(result.tokens) - 1
-    return Taken(seconds[1] - seconds[0], made, made)
+    started = time.perf_counter()
+    made = len(autoregressive_decode(target, prompt, **options).tokens)
+    return Taken(time.perf_counter() - started, made, made)
 
 
 def batch_pace(
