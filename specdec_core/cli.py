@@ -283,7 +283,7 @@ def _check(options: argparse.Namespace) -> int:
     _check_memory(pair, drafter)
     costs = measure.measure_costs(pair.target, drafter, prompt, sampling=sampling)
     overhead = measure.measure_overhead(pair.target, prompt, costs.step, sampling)
-    _check_speed(costs, run.stats, overhead)
+    _check_speed(costs, run.stats, overhead, _c_hat(pair.target, drafter))
     return 0
 
 
@@ -322,9 +322,7 @@ def _c_hat(target: CausalLM, drafter: Drafter) -> float:
     return sizes[0] / sizes[1]
 
 
-def _check_speed(
-    costs: speed_model.Costs, stats: Stats, overhead: float, c_hat: float | None = None
-) -> None:
+def _check_speed(costs: speed_model.Costs, stats: Stats, overhead: float, c_hat: float) -> None:
     """Times, acceptance, the predicted speed-up of each gamma, and the advice, with its work."""
     judged = stats.accepted + stats.rejected
     alpha = stats.acceptance_rate
@@ -342,11 +340,10 @@ def _check_speed(
     gamma, gain = speed_model.best_gamma(alpha, costs, overhead)
     if gamma:
         print(f"\nAdvice      gamma {gamma}: about {gain:.2f}x as fast as plain decoding")
-        if c_hat is not None:
-            reads = speed_model.weight_reads(alpha, gamma)
-            work = speed_model.operations_factor(alpha, gamma, c_hat)
-            print(f"            Each token then reads the target's weights {reads:.2f} times, and")
-            print(f"            takes {work:.1f} times the arithmetic.")
+        reads = speed_model.weight_reads(alpha, gamma)
+        work = speed_model.operations_factor(alpha, gamma, c_hat)
+        print(f"            Each token then reads the target's weights {reads:.2f} times, and")
+        print(f"            takes {work:.1f} times the arithmetic.")
     else:
         print("\nAdvice      gamma 0: plain decoding is the fastest here, no draft pays")
 

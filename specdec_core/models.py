@@ -180,9 +180,11 @@ class CausalLM:
 
     def fresh(self) -> CausalLM:
         growing = isinstance(self._cache, GrowingCache)
-        return CausalLM(
+        one = CausalLM(
             self.model, max_length=self.max_length, growing=growing, library=not self.fast
         )
+        one.threads = self.threads
+        return one
 
 
 class TableModel:
