@@ -201,7 +201,7 @@ def batch_times(
 ) -> dict[tuple[int, int], float]:
     """Seconds of a forward over n tokens of each of B texts, by (B, n), after all rows of `text`.
 
-    v(gamma, B) is the time at (B, gamma + 1) over the time at (B, 1).
+    The time at (B, gamma + 1) over the time at (B, 1) is v(gamma, B) without p, verdict and draw.
     """
     text, runs = list(text), {}
     for batch in batches:
