@@ -25,7 +25,7 @@ from specdec_core.lab.bench.plan import Subject
 from specdec_core.lab.memory import cache_bytes, weight_bytes
 from specdec_core.loading import parse_device, parse_dtype
 from specdec_core.models import CausalLM
-from specdec_core.randomness import Seeded, upload
+from specdec_core.randomness import Seeded
 from specdec_core.storyworld import WEIGHTS
 
 ROPE = {"rope_type": "default", "rope_theta": 1e6}
@@ -60,9 +60,8 @@ class CoinVerdicts(Seeded):
         self.acceptance = acceptance
 
     def first_rejection(self, target_prob: Tensor, draft_prob: Tensor) -> Tensor:
-        u = self.uniforms(*target_prob.shape)
-        self.coins = upload(u, torch.float64, target_prob.device)
-        return (self.coins < self.acceptance).long().cumprod(-1).sum(-1)
+        alpha = torch.full_like(target_prob, self.acceptance, dtype=torch.float64)
+        return super().first_rejection(alpha, torch.ones_like(alpha))
 
 
 def configs(shape: str) -> tuple[PretrainedConfig, PretrainedConfig]:
