@@ -21,11 +21,11 @@ WARM_UPS = 3
 
 
 class Graph(NamedTuple):
-    """A recorded forward: fill ids [1, n], replay, and read the logits [1, n, vocab]."""
+    """A recorded forward: fill ids [1, n], replay, and read the hidden rows [1, n, width]."""
 
     graph: torch.cuda.CUDAGraph
     ids: Tensor
-    logits: Tensor
+    hidden: Tensor
 
 
 class GraphedForward:
@@ -34,24 +34,24 @@ class GraphedForward:
     so."""
 
     def __init__(self, run: LlamaForward) -> None:
-        self.run = run
+        self.run, self.head = run, run.head
         self.graphs: dict[int, Graph | None] = {}
         self._rows = [layer.rows[:, None] for layer in run.layers]
         self._length = torch.zeros(1, dtype=torch.int64, device=run.device)
 
-    def __call__(self, ids: Tensor, length: int, keep: int) -> Tensor:
-        """As `LlamaForward`; the logits are the caller's own."""
+    def __call__(self, ids: Tensor, length: int) -> Tensor:
+        """As `LlamaForward`; the rows are the caller's own."""
         count = ids.shape[0]
         if count not in self.graphs:
             few = 1 <= count <= MOST_TOKENS
             self.graphs[count] = self._checked(ids, length) if few else None
         graph = self.graphs[count]
         if graph is None:
-            return self.run(ids, length, keep)
-        return self._replay(graph, ids, length)[-keep:]
+            return self.run(ids, length)
+        return self._replay(graph, ids, length)
 
     def fixed(self, ids: Tensor) -> Tensor:
-        """Logits [1, n, vocab] of ids int64 [1, n]; every shape depends on n alone."""
+        """Hidden rows [1, n, width] of ids int64 [1, n]; every shape depends on n alone."""
         capacity = self._rows[0].shape[-2]
         return self.run.many(ids, self._length, capacity, self._rows)
 
@@ -59,11 +59,11 @@ class GraphedForward:
         graph.ids.copy_(ids[None])
         self._length.fill_(length)
         graph.graph.replay()
-        return graph.logits[0].clone()
+        return graph.hidden[0].clone()
 
     def _checked(self, ids: Tensor, length: int) -> Graph | None:
         """A graph for as many tokens, once it is known to compute what the plain forward does."""
-        expected = self.run(ids, length, 0)
+        expected = self.run(ids, length)
         try:
             graph = self._record(ids, length)
             found = self._replay(graph, ids, length)
@@ -89,9 +89,9 @@ class GraphedForward:
         torch.cuda.current_stream(self.run.device).wait_stream(stream)
         graph = torch.cuda.CUDAGraph()
         with torch.cuda.graph(graph):
-            logits = self.fixed(own)
-        return Graph(graph, own, logits)
+            hidden = self.fixed(own)
+        return Graph(graph, own, hidden)
 
 
-def _scale(logits: Tensor) -> float:
-    return logits.abs().max().item()
+def _scale(hidden: Tensor) -> float:
+    return hidden.abs().max().item()

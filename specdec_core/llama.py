@@ -11,6 +11,7 @@ Sources: Touvron et al. 2023 (arXiv 2302.13971); rotary positions, Su et al. 202
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from copy import copy
 from typing import NamedTuple
 
 import torch
@@ -110,9 +111,10 @@ Attend = Callable[[Layer, Tensor, Tensor], Tensor]
 
 
 class LlamaForward:
-    """ids -> logits over the preallocated cache, which it fills but does not advance.
+    """ids -> hidden rows over the preallocated cache, which it fills but does not advance.
 
-    The module must stay where it is: its weights are read in place.
+    Hidden rows are those after the last norm; `head` makes logits of them. The module must stay
+    where it is: its weights are read in place.
     """
 
     def __init__(self, model: PreTrainedModel, cache: PreallocatedCache) -> None:
@@ -121,7 +123,9 @@ class LlamaForward:
         self.groups = self.heads // self.kv_heads
         self.eps = config.rms_norm_eps
         self.embedding, self.norm = body.embed_tokens.weight.data, body.norm.weight.data
-        self.head = Projection(model.lm_head.weight.data.t(), None)
+        # A head of another kind does more than its weight says: it is called as it is.
+        plain = type(model.lm_head) is nn.Linear
+        self.head = Projection(model.lm_head.weight.data.t(), None) if plain else model.lm_head
         self.head_dim = body.layers[0].self_attn.head_dim
         self.device, self.dtype = self.embedding.device, self.embedding.dtype
         rows = cache.allocate(self.kv_heads, self.head_dim, self.dtype, self.device)
@@ -153,8 +157,17 @@ class LlamaForward:
         half = self.head_dim // 2
         return cos, torch.cat([-sin[..., :half], sin[..., half:]], dim=-1)
 
-    def __call__(self, ids: Tensor, length: int, keep: int) -> Tensor:
-        """Logits [n, vocab] of ids int64 [n] after `length` rows; of the last `keep` if not 0."""
+    def first(self, layers: int, norm: Tensor) -> LlamaForward:
+        """The first `layers` of these, with `norm` [width] as the last norm.
+
+        The cache rows are the same memory, so both read and write one text.
+        """
+        shallow = copy(self)
+        shallow.layers, shallow.norm = self.layers[:layers], norm
+        return shallow
+
+    def __call__(self, ids: Tensor, length: int) -> Tensor:
+        """Hidden rows [n, width] of ids int64 [n] after `length` rows."""
         count, end = ids.shape[0], length + ids.shape[0]
         mask = None
         if count > 1 and length > 0:
@@ -165,10 +178,10 @@ class LlamaForward:
             return self._attend(queries[None], layer.rows[:, None, :, :end], mask)
 
         x = self._layers(ids, self.cos[length:end], self.sin[length:end], attend)
-        return self.head(self._normed(x[-keep:], self.norm))
+        return self._normed(x, self.norm)
 
     def many(self, ids: Tensor, lengths: Tensor, end: int, rows: Sequence[Tensor]) -> Tensor:
-        """Logits [B, n, vocab] of ids int64 [B, n], each text after its own `lengths` int64 [B].
+        """Hidden rows [B, n, width] of ids int64 [B, n], each text after its own `lengths` [B].
 
         end: most rows any text has then. rows: the texts' cache for each layer, in order,
         [2, B, kv_heads, capacity, head_dim].
@@ -189,7 +202,7 @@ class LlamaForward:
         # A text that drafts past its end, since others still draft, turns by no angle that is read.
         turns = positions.flatten().clamp(max=self.cos.shape[0] - 1)
         x = self._layers(ids.flatten(), self.cos[turns], self.sin[turns], attend)
-        return self.head(self._normed(x, self.norm)).view(batch, count, -1)
+        return self._normed(x, self.norm).view(batch, count, -1)
 
     def _layers(self, ids: Tensor, cos: Tensor, sin: Tensor, attend: Attend) -> Tensor:
         """Hidden rows [N, width] of ids int64 [N], whose positions turn by cos and sin."""

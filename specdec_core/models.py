@@ -108,7 +108,7 @@ class CausalLM:
         refuse_if_fixed(model, max_length)
         self.model = model.eval()
         self.max_length: int | None = max_length
-        self.vocab_size: int = model.get_output_embeddings().weight.shape[0]
+        self.vocab_size: int = model.get_output_embeddings().out_features
         self.device = model.device
         self.threads = 1 if self.device.type == "cpu" and _width(model) < WIDE else None
         self.forwards = 0
@@ -117,6 +117,7 @@ class CausalLM:
         self.own = LlamaForward(model, self._cache) if fast else None
         on_cuda = fast and self.device.type == "cuda"
         self._fast = GraphedForward(self.own) if on_cuda else self.own
+        self._hidden, self._hidden_from = torch.empty(0, _width(model)), 0
         self._cache_argument = cache_argument(model)
         # Building the mask ourselves is cheaper; only sdpa takes it as booleans.
         self._own_mask = model.config._attn_implementation == "sdpa"
@@ -133,6 +134,20 @@ class CausalLM:
     def fast(self) -> bool:
         """Whether our own forward runs this model."""
         return self.own is not None
+
+    @property
+    def hidden(self) -> Tensor:
+        """Hidden rows of the last forward after the last norm, [k, width], in the model's dtype.
+
+        Only of rows that are still in the cache; the last is the row of its newest token. Raises
+        ValueError where transformers' forward runs the model.
+        """
+        if not self.fast:
+            raise ValueError(
+                f"{type(self.model).__name__} does not run by our own forward, so its hidden rows "
+                "are not kept; choose a drafter that does not read them."
+            )
+        return self._hidden[: max(self.length - self._hidden_from, 0)]
 
     @property
     def cache_bytes(self) -> int:
@@ -156,12 +171,17 @@ class CausalLM:
         self._cache.truncate(length)
         self.forwards += 1
         with Threads(self.threads):
-            logits = (self._fast or self._library)(ids, length, keep or 0)
+            if self._fast:
+                hidden = self._fast(ids, length)
+                logits = self._fast.head(hidden[-(keep or 0) :])
+                self._hidden, self._hidden_from = hidden, length
+            else:
+                logits = self._library(ids, length, keep or 0)
         self._cache.advance(rows)
         return logits
 
     def _library(self, ids: Tensor, length: int, keep: int) -> Tensor:
-        """transformers' own forward; arguments as `LlamaForward`."""
+        """Logits by transformers' own forward, of the last `keep` rows if not 0."""
         end, mask = length + ids.shape[0], None
         if self._own_mask and ids.shape[0] > 1 and length > 0:
             mask = causal_mask(ids.shape[0], length, self.device)

@@ -69,7 +69,8 @@ class LlamaTexts:
         lengths = upload(self.lengths, torch.int64, self._model.device)
         self._model.forwards += 1
         with Threads(self._model.threads):
-            logits = self._model.own.many(tokens, lengths, max(self.lengths) + added, self._rows)
+            own, end = self._model.own, max(self.lengths) + added
+            logits = own.head(own.many(tokens, lengths, end, self._rows))
         self.lengths = [length + added for length in self.lengths]
         return logits
 

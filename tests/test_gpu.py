@@ -100,7 +100,9 @@ def test_small_forwards_are_graphs_that_compute_what_the_plain_forward_computes(
     for count in (1, 5, 1, 5, 17):
         target.rollback(20)
         found = target.forward(text[20 : 20 + count])
-        expected = target.own(torch.tensor(text[20 : 20 + count], device="cuda"), 20, 0)
+        hidden = target.own(torch.tensor(text[20 : 20 + count], device="cuda"), 20)
+        expected = target.own.head(hidden)
+        torch.testing.assert_close(target.hidden, hidden, rtol=0, atol=1e-10)
         torch.testing.assert_close(found, expected, rtol=0, atol=1e-10)
     assert all(target._fast.graphs[count] for count in (1, 5, 17))
     before = target.forward(text[:1])

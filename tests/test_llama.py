@@ -89,7 +89,7 @@ def test_the_forward_of_fixed_shapes_equals_the_other_whatever_lies_past_the_len
         for count in (1, 2, 5):
             ids = torch.tensor(text[40 : 40 + count])
             fixed = graphed.fixed(ids[None])[0]
-            torch.testing.assert_close(fixed, ours.own(ids, 40, 0), rtol=0, atol=1e-12)
+            torch.testing.assert_close(fixed, ours.own(ids, 40), rtol=0, atol=1e-12)
 
 
 @pytest.mark.parametrize(

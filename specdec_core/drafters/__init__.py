@@ -1,0 +1,15 @@
+"""Who proposes: drafters that guess the next gamma tokens for the target to judge."""
+
+from specdec_core.drafters.chain import ModelDrafter, NGramDrafter, TableDrafter
+from specdec_core.drafters.lookup import LookupDrafter
+from specdec_core.drafters.protocol import Drafter
+from specdec_core.ngram import NGramTable
+
+__all__ = [
+    "Drafter",
+    "LookupDrafter",
+    "ModelDrafter",
+    "NGramDrafter",
+    "NGramTable",
+    "TableDrafter",
+]
