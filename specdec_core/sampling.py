@@ -27,7 +27,8 @@ def is_whole(value: object) -> bool:
     return isinstance(value, Integral) and not isinstance(value, bool)
 
 
-def _is_number(value: object) -> bool:
+def is_number(value: object) -> bool:
+    """Whether `value` is a real number; True and False are not."""
     return isinstance(value, Real) and not isinstance(value, bool)
 
 
@@ -68,15 +69,15 @@ class Sampling:
     processors: tuple[Processor, ...] = ()
 
     def __post_init__(self) -> None:
-        warm = _is_number(self.temperature) and COLDEST <= self.temperature < math.inf
-        if not (warm or (_is_number(self.temperature) and self.temperature == 0)):
+        warm = is_number(self.temperature) and COLDEST <= self.temperature < math.inf
+        if not (warm or (is_number(self.temperature) and self.temperature == 0)):
             raise ValueError(
                 f"temperature must be 0 (greedy), or finite and at least {COLDEST:g}, "
                 f"not {self.temperature!r}."
             )
         if self.top_k is not None and (not is_whole(self.top_k) or self.top_k < 1):
             raise ValueError(f"top_k must be a whole number of at least 1, not {self.top_k!r}.")
-        if self.top_p is not None and not (_is_number(self.top_p) and 0 < self.top_p <= 1):
+        if self.top_p is not None and not (is_number(self.top_p) and 0 < self.top_p <= 1):
             raise ValueError(f"top_p must lie in (0, 1], not {self.top_p!r}.")
         if not isinstance(self.processors, Iterable) or not all(map(callable, self.processors)):
             raise TypeError("processors must be a list of LogitsProcessor objects, such as [mine].")

@@ -17,7 +17,7 @@ from specdec_core.lab.acceptance import (
     by_position,
     record_acceptance,
 )
-from specdec_core.trace import Round, Trace
+from specdec_core.trace import Round, Stats, Trace
 
 
 def target_row(prefix):
@@ -130,22 +130,42 @@ def test_a_smaller_vocabulary_and_a_draft_that_passes():
 
 def test_beta_predicts_what_a_run_accepts(pair):
     """Mean beta over the emitted text against the kept share of first drafts of many runs."""
-    prompt, traces, records = pair.encode("Once upon a time"), [], []
+    prompt, counts, records = pair.encode("Once upon a time"), [], []
     for seed in range(12):
         out = speculative_decode(
             pair.target, pair.drafter, prompt, gamma=1, max_new_tokens=30, randomness=Seeded(seed)
         )
-        traces.append(out.trace)
+        counts.append(out.stats)
         text = [*prompt, *out.tokens]
         records.append(record_acceptance(pair.target, pair.drafter, text, start=len(prompt)))
-    kept = by_depth(traces)[0]
+    kept = by_depth(counts)[0]
     betas = by_position(records, width=30)[0]
     assert betas.judged == 12 * 30
     spread = (betas.value * (1 - betas.value) / kept.judged) ** 0.5
     assert abs(kept.value - betas.value) < 4 * spread
 
 
-@pytest.mark.parametrize(("text", "start"), [((0,), 1), ((), 1), (TEXT, 0), (TEXT, 7)])
+@pytest.mark.parametrize("start", [0, True, 1.5, math.nan])
+def test_a_start_that_is_no_position_is_one_sentence(start):
+    model = TableModel(target_row, 3)
+    with pytest.raises(ValueError, match=r"^start must be a whole number of at least 1"):
+        record_acceptance(model, model, TEXT, start=start)
+
+
+@pytest.mark.parametrize(
+    ("text", "error", "says"),
+    [
+        ((0, 3), ValueError, "token id 3, outside the vocabulary of 3"),
+        ("abc", TypeError, r"^The text must be a list of token ids: pass pair\.encode"),
+    ],
+)
+def test_a_text_that_the_target_cannot_read_is_one_sentence(text, error, says):
+    model = TableModel(target_row, 3)
+    with pytest.raises(error, match=says):
+        record_acceptance(model, model, text)
+
+
+@pytest.mark.parametrize(("text", "start"), [((0,), 1), ((), 1), (TEXT, 7)])
 def test_a_text_without_a_position_is_one_sentence(text, start):
     model = TableModel(target_row, 3)
     with pytest.raises(ValueError, match=f"A text of {len(text)} tokens has no position {start}"):
@@ -166,8 +186,15 @@ def test_rates_by_depth_and_by_position(pair):
         for s in (1, 2)
     ]
     traces = [out.trace for out in outs]
-    one = by_depth(traces[:1])
+    one = by_depth([outs[0].stats])
     assert [rate.value for rate in one] == outs[0].stats.per_position
+    pooled = Stats()
+    for round in [round for trace in traces for round in trace.rounds]:
+        pooled.add(round)
+    both = by_depth(out.stats for out in outs)
+    assert [(rate.kept, rate.judged) for rate in both] == list(
+        zip(pooled.accepted_at, pooled.judged_at, strict=True)
+    )
     places = by_position(traces)
     accepted = sum(out.stats.accepted for out in outs)
     rejected = sum(out.stats.rejected for out in outs)
@@ -184,6 +211,25 @@ def test_rates_by_depth_and_by_position(pair):
     ]  # fmt: skip
     assert by_depth([]) == by_position([Trace((0,))]) == []
     assert math.isnan(Rate(0, 0).value)
+
+
+def test_acceptance_by_depth_pools_runs_that_drafted_differently_far():
+    short, long = Stats(accepted_at=[3], judged_at=[4]), Stats(accepted_at=[1, 1], judged_at=[2, 1])
+    for counts in ([short, long], [long, short]):
+        assert by_depth(counts) == [Rate(4, 6), Rate(1, 1)]
+
+
+@pytest.mark.parametrize(
+    ("ask", "says"),
+    [
+        (lambda r: r.rolling(0), "window must be a whole number of at least 1, not 0"),
+        (lambda r: by_position([r], width=-1), "width must be a whole number of at least 1"),
+        (lambda r: by_position([r], width=True), "width must be a whole number of at least 1"),
+    ],
+)
+def test_windows_and_widths_that_hold_no_position(ask, says):
+    with pytest.raises(ValueError, match=says):
+        ask(AcceptanceRecord((0, 1, 2), (0.5, 0.25)))
 
 
 def test_positions_follow_what_was_emitted():

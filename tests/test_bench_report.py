@@ -102,13 +102,13 @@ def test_a_bad_drafter_leaves_no_file(capsys, tmp_path):
 
 
 BAD = {
-    "no repeats": (["--repeats", "0"], "--repeats must be 1 or more"),
-    "gamma 0": (["--gamma", "0"], "--gamma must be 1 or more"),
-    "gamma 0 in the sweep": (["--gammas", "2", "0"], "--gammas must be 1 or more"),
-    "look-up gamma 0": (["--lookup-gamma", "0"], "--lookup-gamma must be 1 or more"),
-    "batch of none": (["--batches", "0"], "--batches must be 1 or more"),
-    "no threads": (["--threads", "0"], "--threads must be 1 or more"),
-    "no tokens": (["--max-new-tokens", "0"], "--max-new-tokens must be 1 or more"),
+    "no repeats": (["--repeats", "0"], "--repeats must be a whole number"),
+    "gamma 0": (["--gamma", "0"], "--gamma must be a whole number"),
+    "gamma 0 in the sweep": (["--gammas", "2", "0"], "--gammas must be one or more"),
+    "look-up gamma 0": (["--lookup-gamma", "0"], "--lookup-gamma must be a whole number"),
+    "batch of none": (["--batches", "0"], "--batches must be one or more"),
+    "no threads": (["--threads", "0"], "--threads must be a whole number"),
+    "no tokens": (["--max-new-tokens", "0"], "--max-new-tokens must be a whole number"),
     "temperature": (["--temperature", "-1"], "temperature must be"),
     "no such table": (["--only", "speed"], "invalid choice: 'speed'"),
     "no such kind": (["--kinds", "poem"], "no kind of text 'poem'"),

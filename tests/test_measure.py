@@ -60,8 +60,6 @@ def test_a_drafter_that_proposes_less_than_asked_is_measured_too(pair, longest):
     costs = measure.measure_costs(target, drafter, text, (2, 16), repeats=2)
     assert costs.c > 0
     assert {(len(text) - 1, 3), (len(text) - 1, 17)} <= {*target.calls}
-    with pytest.raises(ValueError, match="two tokens or more"):
-        measure.measure_costs(pair.target, drafter, text[:1])
 
 
 def test_the_loop_is_timed_on_rounds_that_draft_nothing(pair):
@@ -128,9 +126,6 @@ def test_timed_runs_leave_out_the_first_round_and_those_cut_short(pair, monkeypa
 
 
 def test_texts_too_short_to_be_timed_are_refused(pair):
-    for runs, turns in (([], 1), ([([1], 0)], 0)):
-        with pytest.raises(ValueError, match="nothing to time"):
-            sweep.timed_runs(pair.target, pair.drafter, runs, (1,), turns=turns)
     with pytest.raises(ValueError, match="gamma 9 is timed: raise max_new_tokens"):
         sweep.timed_runs(pair.target, pair.drafter, [([1], 0)], (9,), turns=1, max_new_tokens=4)
 
@@ -141,6 +136,8 @@ def test_a_prediction_from_the_acceptance_by_depth():
     for gamma, (tokens, gained) in found.items():  # 6: the last depth stands for the rest
         assert tokens == pytest.approx(expected_tokens(0.8, gamma))
         assert gained == pytest.approx(tokens / (0.1 * gamma + costs.v[gamma] + 0.2))
+    never_judged = [*[0.8] * 4, float("nan")]  # as Stats.per_position says it
+    assert sweep.predict(never_judged, costs, o=0.2) == found
 
 
 def test_a_sweep_sets_prediction_beside_measurement(pair):

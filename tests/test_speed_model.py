@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 
 from specdec_core import Seeded, speculative_rounds
@@ -25,6 +27,8 @@ from specdec_core.lab.speed_model import (
 from specdec_core.models import TableModel
 from specdec_core.trace import Stats
 
+NAN = math.nan
+
 
 @pytest.mark.parametrize(
     ("alpha", "c", "gamma", "gained"),
@@ -43,10 +47,56 @@ def test_the_closed_rule_finds_what_trying_every_gamma_finds(alpha, c):
     assert (closed_best_gamma(alpha, c) > 0) == (alpha > c)
 
 
-@pytest.mark.parametrize(("alpha", "c"), [(1.0, 0.1), (0.8, 0.0), (-0.1, 0.1)])
-def test_the_closed_rule_refuses_where_more_always_pays(alpha, c):
-    with pytest.raises(ValueError, match="alpha from 0 to below 1"):
+@pytest.mark.parametrize(
+    ("alpha", "c", "says"),
+    [
+        (1.0, 0.1, "At alpha = 1 more drafts always pay"),
+        (0.8, 0.0, "c must be a number above 0, not 0.0"),
+        (0.8, NAN, "c must be a number above 0, not nan"),
+        (-0.1, 0.1, "alpha must be a number from 0 to 1, not -0.1"),
+        (NAN, 0.1, "alpha must be a number from 0 to 1, not nan"),
+    ],
+)
+def test_the_closed_rule_refuses_where_more_always_pays(alpha, c, says):
+    with pytest.raises(ValueError, match=says):
         closed_best_gamma(alpha, c)
+
+
+REFUSED = {
+    "alpha NaN": (lambda: expected_tokens(NAN, 2), "alpha must be a number from 0 to 1"),
+    "alpha above 1": (lambda: speedup(1.01, 2, 0.1), "alpha must be a number from 0 to 1"),
+    "alpha True": (lambda: weight_reads(True, 2), "alpha must be a number from 0 to 1"),
+    "gamma -1": (lambda: expected_tokens(0.5, -1), "gamma must be a whole number of at least 0"),
+    "gamma True": (lambda: expected_tokens(0.5, True), "gamma must be a whole number"),
+    "gamma 1.5": (lambda: gain(2.0, 1.5, 0.1, 1.0), "gamma must be a whole number"),
+    "no drafts": (lambda: accepted_fraction(0.5, 0), "gamma must be a whole number of at least 1"),
+    "a rate of 1.2": (lambda: tokens_from_positions([0.8, 1.2]), "number from 0 to 1, not 1.2"),
+    "a rate of NaN": (lambda: tokens_from_positions([NAN]), "number from 0 to 1, not nan"),
+    "tokens NaN": (lambda: gain(NAN, 2, 0.1, 1.0), "tokens must be a number of 0 or more"),
+    "c below 0": (lambda: gain(2.0, 2, -0.1, 1.0), "c must be a number of 0 or more, not -0.1"),
+    "v of 0": (lambda: gain(2.0, 2, 0.0, 0.0), "v must be a number above 0, not 0.0"),
+    "o infinite": (lambda: gain(2.0, 2, 0.1, 1.0, math.inf), "o must be a number of 0 or more"),
+    "c_hat NaN": (lambda: operations_factor(0.5, 2, NAN), "c_hat must be a number of 0 or more"),
+    "no v": (lambda: Costs(1.0, 0.1, {}), "v is empty: give the cost"),
+    "v NaN": (lambda: Costs(1.0, 0.1, {2: NAN}), "v at gamma 2 must be a number above 0, not nan"),
+    "a step of 0": (lambda: Costs(0.0, 0.1, {2: 1.0}), "step must be a number above 0, not 0.0"),
+    "c NaN": (lambda: Costs(1.0, NAN, {2: 1.0}), "c must be a number of 0 or more, not nan"),
+    "best of NaN": (lambda: best_gamma(NAN, Costs(1.0, 0.1, {2: 1.0})), "alpha must be a number"),
+    "shares": (lambda: mixture_tokens({0.5: 0.5, 0.6: 0.4}, 2), "add up to 1, not 0.9"),
+    "no shares": (lambda: mixture_tokens({}, 2), "add up to 1, not 0"),
+    "a share below 0": (lambda: mixture_tokens({0.5: 1.5, 0.6: -0.5}, 2), "A share of the rounds"),
+    "no table": (lambda: explain_table([]), "There is no line to explain"),
+    "a line of 0": (lambda: speed_model.Reported(2, 0.5, 0.0), "speedup must be a number above 0"),
+}
+
+
+@pytest.mark.parametrize("what", REFUSED)
+def test_numbers_that_cannot_be_are_one_sentence(what):
+    ask, says = REFUSED[what]
+    with pytest.raises(ValueError, match=says) as raised:
+        ask()
+    said = str(raised.value)
+    assert said.endswith(".") and "\n" not in said
 
 
 def test_tokens_a_round_are_those_of_the_walked_code():
@@ -78,9 +128,17 @@ def test_alpha_is_read_back_from_accepted_of_drafted(alpha, gamma):
     )
 
 
-@pytest.mark.parametrize(("fraction", "gamma"), [(1.1, 4), (-0.1, 4), (0.5, 0)])
-def test_no_alpha_for_counts_that_cannot_be(fraction, gamma):
-    with pytest.raises(ValueError, match="lies within 0 and 1"):
+@pytest.mark.parametrize(
+    ("fraction", "gamma", "says"),
+    [
+        (1.1, 4, "accepted / drafted must be a number from 0 to 1, not 1.1"),
+        (-0.1, 4, "accepted / drafted must be a number from 0 to 1, not -0.1"),
+        (NAN, 4, "accepted / drafted must be a number from 0 to 1, not nan"),
+        (0.5, 0, "gamma must be a whole number of at least 1, not 0"),
+    ],
+)
+def test_no_alpha_for_counts_that_cannot_be(fraction, gamma, says):
+    with pytest.raises(ValueError, match=says):
         alpha_of_fraction(fraction, gamma)
 
 

@@ -10,15 +10,17 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import chain
+from itertools import zip_longest
 
 import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
 from specdec_core.drafters import Drafter, ModelDrafter
+from specdec_core.lab.checks import check_whole
 from specdec_core.models import LanguageModel
 from specdec_core.randomness import Seeded, upload
+from specdec_core.request import check_ids
 from specdec_core.sampling import Sampling
 from specdec_core.trace import Stats, Trace, ratio
 
@@ -50,6 +52,7 @@ class AcceptanceRecord:
 
     def rolling(self, window: int = 10) -> list[float]:
         """For each position the mean of the last `window` betas up to it, fewer at the start."""
+        check_whole("window", window, least=1)
         lasts = (self.beta[max(0, i + 1 - window) : i + 1] for i in range(len(self.beta)))
         return [math.fsum(last) / len(last) for last in lasts]
 
@@ -68,10 +71,11 @@ def record_acceptance(
     start: at least 1, since the first token follows nothing; the length of the prompt, to judge
         only what came after it.
 
-    Empties both caches. Raises ValueError where the text ends before `start`, or does not fit.
+    Empties both caches. Raises ValueError where the text ends before `start`, does not fit, or has
+    an id that the target does not know.
     """
-    text = tuple(text)
-    if not 1 <= start < len(text):
+    text = tuple(check_ids(text, target.vocab_size, "The text", "pass pair.encode(text)"))
+    if check_whole("start", start, least=1) >= len(text):
         raise ValueError(f"A text of {len(text)} tokens has no position {start} to judge.")
     beta, tops = [], ([], [])
     judged = _model_rows(target, text, start, sampling, target.vocab_size)
@@ -94,7 +98,7 @@ def _model_rows(
     model: LanguageModel, text: Sequence[int], start: int, sampling: Sampling, columns: int
 ) -> Iterator[Tensor]:
     """The distributions of each block of positions, [rows, columns], after the tokens before it."""
-    readable = [min(token, model.vocab_size - 1) for token in text]
+    readable = ModelDrafter(model).readable(text)
     model.rollback(0)
     if start > 1:
         model.forward(readable[: start - 1], keep=1)
@@ -154,19 +158,25 @@ class Rate:
         return ratio(self.kept, self.judged)
 
 
-def by_depth(traces: Iterable[Trace]) -> list[Rate]:
-    """Acceptance of the 1st, 2nd, ... draft of a round, over all rounds of all traces."""
-    stats = Stats()
-    for round in chain.from_iterable(trace.rounds for trace in traces):
-        stats.add(round)
-    return [Rate(a, n) for a, n in zip(stats.accepted_at, stats.judged_at, strict=True)]
+def by_depth(counts: Iterable[Stats]) -> list[Rate]:
+    """Acceptance of the 1st, 2nd, ... draft of a round, given that it was judged, over all runs.
+
+    counts: the `stats` of each run, whatever drafted in it. Where a drafter has a head for each
+    position, this is its acceptance by head.
+    """
+    counts = list(counts)
+    kept = zip_longest(*(one.accepted_at for one in counts), fillvalue=0)
+    judged = zip_longest(*(one.judged_at for one in counts), fillvalue=0)
+    return [Rate(sum(a), sum(n)) for a, n in zip(kept, judged, strict=True)]
 
 
 def by_position(runs: Iterable[Trace | AcceptanceRecord], width: int = 1) -> list[Rate]:
     """Acceptance of the 1st, 2nd, ... `width` positions after the prompt, over all runs.
 
-    Of a trace, the drafts judged there count; of a record, the betas from its `start` on.
+    Of a trace, the drafts judged there count; of a record, the betas from its `start` on. Raises
+    ValueError for a width below 1.
     """
+    check_whole("width", width, least=1)
     found: list[list[float]] = []
     for run in runs:
         judged = enumerate(run.beta) if isinstance(run, AcceptanceRecord) else _verdicts(run)

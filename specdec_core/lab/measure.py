@@ -3,6 +3,9 @@
 One step is one token of plain decoding: a target forward, its distribution, the draw, and the
 loop's own work. In its unit, c is one draft step, v(gamma) the verification of gamma drafts, and o
 whatever else a round takes. None is fitted to a speed-up: `sweep.py` holds them against whole runs.
+
+All functions raise ValueError, in one sentence, for a text that cannot be read, and for a gamma, a
+batch or a number of repeats that cannot be run.
 """
 
 from __future__ import annotations
@@ -17,10 +20,12 @@ from torch import Tensor
 
 from specdec_core.decode import autoregressive_decode, speculative_rounds
 from specdec_core.drafters import Drafter
+from specdec_core.lab.checks import check_above_zero, check_whole, check_wholes
 from specdec_core.lab.speed_model import GAMMAS, Costs
 from specdec_core.lab.timing import fastest
 from specdec_core.models import CausalLM, LanguageModel
 from specdec_core.randomness import Randomness, Seeded
+from specdec_core.request import check_request
 from specdec_core.sampling import Sampling
 from specdec_core.texts import texts_of
 from specdec_core.threads import Threads
@@ -31,6 +36,7 @@ TOKENS = 4  # of a loop whose tokens are timed
 
 def median_seconds(run: Callable[[], object], repeats: int) -> float:
     """Median wall time of `run`, which must wait for its result, after one warm-up."""
+    check_whole("repeats", repeats, least=1)
     run()
     seconds = []
     for _ in range(repeats):
@@ -65,12 +71,15 @@ def measure_costs(
     ValueError for a text of one token, and where the text and what is written after it do not fit
     the target's cache.
     """
+    gammas = check_wholes("gammas", gammas, least=0)
+    check_whole("repeats", repeats, least=1)
+    longest, draws = max(TOKENS, *gammas), _Draws()
+    text, randomness = check_request(target, text, longest), Seeded(0)
     if len(text) < 2:
         raise ValueError(
             "Costs are measured after a text of two tokens or more: give a longer one."
         )
-    text, rows, randomness = list(text), len(text) - 1, Seeded(0)
-    longest, draws = max(4, *gammas), _Draws()
+    rows = len(text) - 1
 
     def plain() -> None:
         draws.begin()
@@ -173,7 +182,9 @@ def measure_overhead(
     Rounds that draft nothing, after `text`, less the verification of no drafts. What is left, the
     loop's own work, hardly depends on gamma.
     """
-    text, nothing, draws = list(text), _NoDrafts(target), _Draws()
+    check_above_zero("step", step)
+    check_whole("repeats", repeats, least=1)
+    text, nothing, draws = check_request(target, text, TOKENS), _NoDrafts(target), _Draws()
 
     def rounds() -> None:
         draws.begin()
@@ -203,7 +214,10 @@ def batch_times(
 
     The time at (B, gamma + 1) over the time at (B, 1) is v(gamma, B) without p, verdict and draw.
     """
-    text, runs = list(text), {}
+    batches = check_wholes("batches", batches, least=1)
+    counts = check_wholes("counts", counts, least=1)
+    check_whole("repeats", repeats, least=1)
+    text, runs = check_request(target, text, max(counts)), {}
     for batch in batches:
         texts = texts_of(target, len(text) + max(counts))
         texts.prefill([text] * batch)

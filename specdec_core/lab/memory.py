@@ -17,9 +17,11 @@ from torch.utils._pytree import tree_leaves
 from transformers import AutoModelForCausalLM, PretrainedConfig
 
 from specdec_core.drafters import Drafter
+from specdec_core.lab.checks import check_whole
 from specdec_core.lab.measure import draft_network
 from specdec_core.models import CausalLM
 from specdec_core.randomness import Seeded
+from specdec_core.request import check_gamma
 from specdec_core.sampling import Sampling
 from specdec_core.verify import Draft, verify
 
@@ -37,9 +39,16 @@ def memory_bill(target: CausalLM, drafter: Drafter, gamma: int) -> list[Bill]:
     """Weights and caches of both models and the activations of one verification.
 
     Our own forward allocates its cache when the model is loaded, transformers' at its first call.
-    One verification is run to be measured, which leaves the target's cache empty.
+    One verification is run to be measured, which leaves the target's cache empty. Raises ValueError
+    for a gamma below 0, and for one whose verification does not fit the target's cache.
     """
-    rows = gamma + 1
+    rows = check_gamma(gamma) + 1
+    if target.max_length is not None and rows >= target.max_length:
+        raise ValueError(
+            f"A verification of {gamma} drafts does not fit a cache of {target.max_length} tokens: "
+            f"give a gamma of at most {target.max_length - 2}, or load the model with a larger "
+            "max_length."
+        )
     peak = peak_bytes(lambda: _verify_once(target, rows))
     bill = _model_bill("target", target)
     draft = draft_network(drafter)
@@ -83,7 +92,11 @@ def count_parameters(config: PretrainedConfig) -> int:
 
 
 def cache_bytes(config: PretrainedConfig, length: int, dtype: torch.dtype) -> int:
-    """Keys and values: 2 x layers x key-value heads x head width x tokens x bytes."""
+    """Keys and values: 2 x layers x key-value heads x head width x tokens x bytes.
+
+    Raises ValueError for a length below 0.
+    """
+    check_whole("length", length, least=0)
     config = config.get_text_config()
     _, kv_heads, width = _heads(config)
     return 2 * config.num_hidden_layers * kv_heads * width * length * dtype.itemsize
@@ -94,8 +107,10 @@ def activation_bytes(lm: CausalLM, rows: int) -> int:
 
     In a layer: queries, keys and values, plain and turned, with the tables that turn them; the
     feed-forward's two halves, their product, and some hidden states. In the verdict: logits, p, q,
-    and q with a row of zeros, in float32 or wider, and two rows in float64 to draw from.
+    and q with a row of zeros, in float32 or wider, and two rows in float64 to draw from. Raises
+    ValueError for no rows.
     """
+    check_whole("rows", rows, least=1)
     config = lm.model.config.get_text_config()
     heads, kv_heads, width = _heads(config)
     inner = getattr(config, "intermediate_size", None) or 4 * config.hidden_size

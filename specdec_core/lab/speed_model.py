@@ -3,6 +3,8 @@
 In units of one plain step, c is a draft step, v(gamma) the verification of gamma drafts and o
 whatever else a round takes. alpha is the probability that a judged draft is kept, N the mean number
 of tokens a round emits. Nothing here is timed: `measure.py` does that.
+
+All functions raise ValueError, in one sentence, for an alpha, gamma or cost that cannot be.
 """
 
 from __future__ import annotations
@@ -11,6 +13,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 from operator import mul
+
+from specdec_core.lab.checks import check_above_zero, check_number, check_whole
 
 GAMMAS = (1, 2, 3, 4, 6, 8)
 
@@ -21,6 +25,8 @@ def expected_tokens(alpha: float, gamma: int) -> float:
     (1 - alpha^(gamma+1)) / (1 - alpha), Leviathan et al. 2023, equation 1; summed, so that
     alpha = 1 needs no case of its own.
     """
+    check_number("alpha", alpha, high=1.0)
+    check_whole("gamma", gamma, least=0)
     return sum(alpha**i for i in range(gamma + 1))
 
 
@@ -31,21 +37,20 @@ def tokens_from_positions(rates: Sequence[float]) -> float:
     holds where contexts differ. N of the mean alpha is then too small, N being convex, and N of
     accepted / judged too large, since more is judged where more is kept.
     """
+    for rate in rates:
+        check_number("The acceptance at a position", rate, high=1.0)
     return 1.0 + sum(accumulate(rates, mul))
 
 
 def accepted_fraction(alpha: float, gamma: int) -> float:
     """Expected accepted / drafted, (N - 1) / gamma: below alpha, and falling with gamma."""
+    check_whole("gamma", gamma, least=1)
     return (expected_tokens(alpha, gamma) - 1) / gamma
 
 
 def alpha_of_fraction(fraction: float, gamma: int) -> float:
-    """The alpha at which accepted / drafted is `fraction`, to 12 digits.
-
-    Raises ValueError where fraction is not within 0 and 1 or gamma below 1.
-    """
-    if not 0 <= fraction <= 1 or gamma < 1:
-        raise ValueError("accepted / drafted lies within 0 and 1, and needs gamma of 1 or more.")
+    """The alpha at which accepted / drafted is `fraction`, to 12 digits."""
+    check_number("accepted / drafted", fraction, high=1.0)
     low, high = 0.0, 1.0
     for _ in range(40):  # (N - 1) / gamma rises with alpha, so halving finds it
         middle = (low + high) / 2
@@ -56,7 +61,16 @@ def alpha_of_fraction(fraction: float, gamma: int) -> float:
 
 def gain(tokens: float, gamma: int, c: float, v: float, o: float = 0.0) -> float:
     """S = N / (gamma c + v + o) over plain decoding, for N `tokens` a round; 1 at gamma 0."""
+    _check_round(tokens, gamma, c, v, o)
     return tokens / (gamma * c + v + o) if gamma else 1.0
+
+
+def _check_round(tokens: float, gamma: int, c: float, v: float, o: float) -> None:
+    check_number("tokens", tokens)
+    check_whole("gamma", gamma, least=0)
+    check_number("c", c)
+    check_above_zero("v", v)
+    check_number("o", o)
 
 
 def speedup(alpha: float, gamma: int, c: float, v: float = 1.0, o: float = 0.0) -> float:
@@ -71,6 +85,15 @@ class Costs:
     step: float
     c: float
     v: dict[int, float]
+
+    def __post_init__(self) -> None:
+        check_above_zero("step", self.step)
+        check_number("c", self.c)
+        if not self.v:
+            raise ValueError("v is empty: give the cost of a verification for one gamma or more.")
+        for gamma, cost in self.v.items():
+            check_whole("gamma", gamma, least=0)
+            check_above_zero(f"v at gamma {gamma}", cost)
 
 
 def best_gamma(alpha: float, costs: Costs, o: float = 0.0) -> tuple[int, float]:
@@ -87,13 +110,12 @@ def closed_best_gamma(alpha: float, c: float) -> int:
     """The best gamma where v = 1 and o = 0: the smallest with
     alpha^(gamma+1) (1 + c gamma) <= c N(gamma), after Leviathan et al. 2023, section 3.5.
 
-    There one more draft no longer pays. Raises ValueError for alpha = 1 or c = 0, where more always
-    pays.
+    There one more draft no longer pays. Raises ValueError for alpha = 1 or c = 0 too, where more
+    always pays.
     """
-    if not 0 <= alpha < 1 or c <= 0:
-        raise ValueError(
-            "The rule needs alpha from 0 to below 1, and a draft that costs something."
-        )
+    check_above_zero("c", c)
+    if check_number("alpha", alpha, high=1.0) == 1:
+        raise ValueError("At alpha = 1 more drafts always pay: give an alpha below 1.")
     gamma = 0
     while alpha ** (gamma + 1) * (1 + c * gamma) > c * expected_tokens(alpha, gamma):
         gamma += 1
@@ -106,6 +128,7 @@ def operations_factor(alpha: float, gamma: int, c_hat: float) -> float:
     c_hat: operations of a draft step / operations of a target step on one token (Leviathan et al.
     2023, Theorem 3.11). Above 1: rejected drafts were computed for nothing.
     """
+    check_number("c_hat", c_hat)
     return (gamma * c_hat + gamma + 1) / expected_tokens(alpha, gamma)
 
 
@@ -128,6 +151,11 @@ class Reported:
     fraction: float
     speedup: float
     milliseconds: float | None = None
+
+    def __post_init__(self) -> None:
+        check_whole("gamma", self.gamma, least=1)
+        for what in ("fraction", "speedup"):
+            check_above_zero(what, getattr(self, what))
 
 
 # A 7B target with a 0.5B draft, as reported.
@@ -169,6 +197,8 @@ def explain_table(table: Sequence[Reported] = PUBLISHED, overhead: bool = True) 
     alpha is fitted to accepted / drafted alone, then c and o to the speed-ups; overhead=False
     holds o at 0.
     """
+    if not table:
+        raise ValueError("There is no line to explain: give a table of one or more.")
     grid = [i / 200 for i in range(201)]
 
     def worst_fraction(alpha: float) -> float:
@@ -189,4 +219,7 @@ def explain_table(table: Sequence[Reported] = PUBLISHED, overhead: bool = True) 
 
 def mixture_tokens(parts: Mapping[float, float], gamma: int) -> float:
     """N where the context decides alpha: parts maps each alpha to its share of the rounds."""
+    shares = [check_number("A share of the rounds", share, high=1.0) for share in parts.values()]
+    if abs(sum(shares) - 1) > 1e-9:
+        raise ValueError(f"The shares of the rounds must add up to 1, not {sum(shares):g}.")
     return sum(share * expected_tokens(alpha, gamma) for alpha, share in parts.items())

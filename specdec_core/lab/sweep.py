@@ -5,6 +5,7 @@ The prediction sees neither the seeds nor the times of the runs it is held again
 
 from __future__ import annotations
 
+import math
 import statistics
 import time
 from collections.abc import Sequence
@@ -14,6 +15,7 @@ from typing import NamedTuple
 from specdec_core.batch import speculative_decode_batch
 from specdec_core.decode import autoregressive_decode, speculative_rounds
 from specdec_core.drafters import Drafter, ModelDrafter
+from specdec_core.lab.checks import check_whole, check_wholes
 from specdec_core.lab.measure import measure_costs, measure_overhead
 from specdec_core.lab.speed_model import GAMMAS, Costs, gain, tokens_from_positions
 from specdec_core.lab.timing import fastest
@@ -33,9 +35,12 @@ def measure_acceptance(
 ) -> Stats:
     """Counts pooled over a run of each prompt with each seed, all at once.
 
-    options as `speculative_decode_batch`; gamma is the deepest position counted.
+    options as `speculative_decode_batch`; gamma is the deepest position counted. Raises ValueError
+    where there is nothing to run.
     """
     runs = [(prompt, seed) for prompt in prompts for seed in seeds]
+    if not runs:
+        raise ValueError("There is nothing to count: give one prompt and one seed, or more.")
     results = speculative_decode_batch(
         target, drafter, [prompt for prompt, _ in runs],
         randomness=[Seeded(seed) for _, seed in runs], **options,
@@ -70,11 +75,14 @@ class SweepRow:
 def predict(rates: Sequence[float], costs: Costs, o: float = 0.0) -> dict[int, tuple[float, float]]:
     """gamma -> (N, S) for every measured v, from the acceptance at each position of a draft.
 
-    Where fewer positions were measured than gamma, the last one stands for the rest.
+    Where fewer positions were judged than gamma, the last one that was stands for the rest. Raises
+    ValueError where none was.
     """
-    found = {}
+    judged, found = [rate for rate in rates if not math.isnan(rate)], {}
+    if not judged:
+        raise ValueError("No draft was judged: count acceptance with a larger gamma, or more text.")
     for gamma, v in costs.v.items():
-        tokens = tokens_from_positions([*rates, *rates[-1:] * gamma][:gamma])
+        tokens = tokens_from_positions([*judged, *judged[-1:] * gamma][:gamma])
         found[gamma] = tokens, gain(tokens, gamma, costs.c, v, o)
     return found
 
@@ -94,8 +102,14 @@ def sweep_gammas(
 
     Acceptance comes from 16 other seeds a prompt, at the largest gamma; c, v and o from the pieces
     of a round. Each turn times the pieces and then all runs, so that both see the same machine;
-    medians over the turns count.
+    medians over the turns count. Raises ValueError for a sweep without a prompt, gamma, seed or
+    turn.
     """
+    gammas = check_wholes("gammas", gammas, least=1)
+    seeds = check_wholes("seeds", seeds, least=0)
+    check_whole("turns", turns, least=1)
+    if not prompts:
+        raise ValueError("There is nothing to write: give one prompt or more.")
     options = {"sampling": sampling, "max_new_tokens": max_new_tokens}
     unseen = range(max(seeds) + 1, max(seeds) + 17)
     stats = measure_acceptance(target, drafter, prompts, seeds=unseen, gamma=max(gammas), **options)
@@ -149,8 +163,10 @@ def timed_runs(
     ValueError where nothing is to be run, and where the texts are too short for a round of gamma
     drafts after the first.
     """
-    if not runs or turns < 1:
-        raise ValueError("There is nothing to time: give one run and one turn, or more.")
+    gammas = check_wholes("gammas", gammas, least=1)
+    check_whole("turns", turns, least=1)
+    if not runs:
+        raise ValueError("There is nothing to time: give one run of (prompt, seed), or more.")
     best: dict[tuple[int, int], Taken] = {}
     short: dict[int, float] = {}
     for turn in range(turns):
@@ -211,8 +227,11 @@ def batch_pace(
 ) -> dict[int, tuple[float, float]]:
     """Tokens a second of plain and of speculative decoding, by how many texts share each forward.
 
-    Every text continues `prompt` with a seed of its own; prefill is included.
+    Every text continues `prompt` with a seed of its own; prefill is included. Raises ValueError for
+    a batch of none or no repeats.
     """
+    batches = check_wholes("batches", batches, least=1)
+    check_whole("repeats", repeats, least=1)
     runs = {}
     for batch in batches:
         for name, draft in (("plain", None), ("speculative", drafter)):

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 from specdec_core.drafters import Drafter, LookupDrafter
 from specdec_core.lab.bench.ours import Work
+from specdec_core.lab.checks import check_whole, check_wholes
 from specdec_core.lab.measure import draft_network
 from specdec_core.loading import parse_device
 from specdec_core.models import CausalLM
@@ -74,18 +75,19 @@ class Plan:
     def __post_init__(self) -> None:
         for option in ("gamma", "lookup_gamma", "max_new_tokens", "repeats", "threads"):
             if getattr(self, option) is not None:
-                _at_least_one(option, getattr(self, option))
+                check_whole(_flag(option), getattr(self, option), least=1)
         for option in ("gammas", "batches"):
-            for value in getattr(self, option):
-                _at_least_one(option, value)
+            check_wholes(_flag(option), getattr(self, option), least=1)
+        unknown = [name for name in self.sections if name not in SECTIONS]
+        if unknown or not self.sections:
+            raise ValueError(f"--only must name tables among {', '.join(SECTIONS)}, not {unknown}.")
         Sampling(self.temperature)
         if self.draft_device is not None:
             parse_device(self.draft_device)
 
 
-def _at_least_one(option: str, value: int) -> None:
-    if value < 1:
-        raise ValueError(f"--{option.replace('_', '-')} must be 1 or more, not {value}.")
+def _flag(option: str) -> str:
+    return f"--{option.replace('_', '-')}"
 
 
 @dataclass
