@@ -197,6 +197,11 @@ def _check_drafter(drafter: object) -> None:
             f"A batch cannot draft with {type(drafter).__name__}: pass a ModelDrafter, such as "
             "pair.drafter."
         )
+    if drafter.stop_below is not None:
+        raise ValueError(
+            "A batch drafts gamma tokens for every text, so it takes no confidence stop: build the "
+            "drafter without stop_below."
+        )
 
 
 class _Batch:

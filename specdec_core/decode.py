@@ -10,7 +10,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Protocol
 
 import torch
 from torch import Tensor
@@ -26,16 +25,11 @@ from specdec_core.request import (
     check_stops,
 )
 from specdec_core.sampling import Sampling
+from specdec_core.schedules import Schedule
 from specdec_core.text import Detokenize, Ending, TextStream
 from specdec_core.threads import Threads
 from specdec_core.trace import Round, Stats, Trace
 from specdec_core.verify import Draft, Verification, verify
-
-
-class Schedule(Protocol):
-    """Chooses gamma for the next round from what has happened so far; the law does not change."""
-
-    def next(self, stats: Stats) -> int: ...
 
 
 @dataclass

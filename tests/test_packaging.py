@@ -21,10 +21,11 @@ ON_A_FLOOR = [module for module in MODULES if module != PACKAGE / "__init__.py"]
 
 FLOORS = {
     "sampling": 1, "randomness": 1, "trace": 1, "text": 1, "threads": 1,
-    "cache": 2, "models": 2, "llama": 2, "graphs": 2, "texts": 2,
+    "cache": 2, "models": 2, "llama": 2, "graphs": 2, "texts": 2, "short_head": 2,
     "ngram": 2, "drafters": 2, "verify": 2,
-    "request": 3, "decode": 3, "batch": 3, "exact": 3,
+    "request": 3, "schedules": 3, "monitor": 3, "decode": 3, "batch": 3, "exact": 3,
     "tokenizer_match": 4, "loading": 4, "smollm2": 4, "pairs": 4, "lab": 4, "storyworld": 4,
+    "smollm2_draft": 4,
     "widgets": 5, "demo": 5, "cli": 5,
 }  # fmt: skip
 # The core reads no files and knows no notebook.

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from numbers import Real
 
 import torch
 from torch import Tensor
 
+from specdec_core.drafters.protocol import no_draft
 from specdec_core.models import LanguageModel, TableModel
 from specdec_core.ngram import NGramTable
 from specdec_core.randomness import Randomness, upload
@@ -19,10 +21,27 @@ class ModelDrafter:
 
     vocab_size: draw only ids below this (the target's vocabulary size, where the draft's is
         padded further); q is zero elsewhere, by restricting the softmax.
+    stop_below: a confidence stop, in (0, 1]: a token drawn with q below it is the last draft of its
+        round. None drafts gamma tokens in every round.
+
+    The unsure token stays in the draft. Whether more tokens follow it depends only on tokens that
+    are judged before they would be, so the law is the target's. To drop it instead would bias the
+    law: a token would then be drafted only where q of it is high, which q does not say (p = (.2,
+    .3, .5), q = (.5, .3, .2), threshold .25: the first token is wrong by .1 in total variation).
+    To compare, the host waits for q of each token as it is drawn: on CUDA one wait a drafted token.
+
+    Raises ValueError where `stop_below` is not in (0, 1].
     """
 
-    def __init__(self, model: LanguageModel, vocab_size: int | None = None) -> None:
-        self.model = model
+    def __init__(
+        self,
+        model: LanguageModel,
+        vocab_size: int | None = None,
+        stop_below: float | None = None,
+    ) -> None:
+        if stop_below is not None and not (isinstance(stop_below, Real) and 0 < stop_below <= 1):
+            raise ValueError(f"stop_below must lie in (0, 1], not {stop_below!r}.")
+        self.model, self.stop_below = model, stop_below
         self.vocab_size = min(vocab_size or model.vocab_size, model.vocab_size)
         self.max_length = model.max_length
 
@@ -49,11 +68,10 @@ class ModelDrafter:
                 text = torch.cat([text, feed])
             tokens.append(feed)
             rows.append(probs)
+            if self.stop_below is not None and probs[0, feed].item() < self.stop_below:
+                break
         if not rows:
-            return Draft(
-                torch.empty(0, dtype=torch.int64, device=device),
-                torch.empty(0, self.vocab_size, device=device),
-            )
+            return no_draft(self.vocab_size, device)
         return Draft(torch.cat(tokens), torch.cat(rows))
 
     def readable(self, tokens: Sequence[int]) -> Sequence[int]:

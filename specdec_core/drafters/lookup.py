@@ -1,4 +1,7 @@
-"""Drafts by look-up: what followed the last few tokens when they stood in the text before."""
+"""Drafts by look-up: what followed the last few tokens when they stood in the text before.
+
+Alone, or with another drafter for the rounds in which they never did.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +9,8 @@ from collections.abc import Sequence
 
 import torch
 
+from specdec_core.drafters.protocol import Drafter
+from specdec_core.models import LanguageModel
 from specdec_core.randomness import Randomness
 from specdec_core.sampling import Sampling, is_whole
 from specdec_core.verify import Draft
@@ -68,3 +73,41 @@ class LookupDrafter:
     def rollback(self, length: int) -> None:
         if length < len(self._text):
             self._text, self._after = [], {}
+
+
+class LookupElse:
+    """Drafts by look-up where the last tokens stood in the text before, else by another drafter.
+
+    lookup: a short match is often chance, and its draft then takes the place of a better one, so
+        ask for a longer match than for look-up alone, such as LookupDrafter(vocab, 4, 3).
+    other: who drafts in the other rounds. What it did not see meanwhile it feeds itself, in the
+        first forward of its next draft.
+
+    Which of the two drafts depends on the text so far alone, so the law stays the target's.
+    """
+
+    def __init__(self, lookup: LookupDrafter, other: Drafter) -> None:
+        self.lookup, self.other = lookup, other
+        self.vocab_size = max(lookup.vocab_size, other.vocab_size)
+        self.max_length = other.max_length
+
+    @property
+    def model(self) -> LanguageModel | None:
+        """The other drafter's model, where it has one."""
+        return getattr(self.other, "model", None)
+
+    @property
+    def length(self) -> int:
+        return self.other.length
+
+    def propose(
+        self, context: Sequence[int], gamma: int, sampling: Sampling, randomness: Randomness
+    ) -> Draft:
+        copied = self.lookup.propose(context, gamma, sampling, randomness)
+        if len(copied.tokens):
+            return copied
+        return self.other.propose(context, gamma, sampling, randomness)
+
+    def rollback(self, length: int) -> None:
+        self.lookup.rollback(length)
+        self.other.rollback(length)

@@ -1,0 +1,74 @@
+"""What the draft is trained on: requests of the kinds a small chat model is asked for."""
+
+from __future__ import annotations
+
+import random
+
+CHARACTERS = (
+    "a gardener", "a fisherman", "a baker", "a squirrel", "twin sisters", "a cat", "an old teacher",
+    "a postman", "a young fox", "a lighthouse keeper", "a robot", "two brothers", "a shy dragon",
+    "a painter", "a train driver", "a grandmother", "a lost dog", "a clockmaker", "a farmer",
+    "a sailor", "a nurse", "an owl", "a king without a crown", "a girl who cannot whistle",
+)  # fmt: skip
+PLACES = (
+    "in the kitchen", "in a lighthouse", "under a bridge", "in the snow", "in a library",
+    "in an old house", "in a meadow", "on a small island", "at the market", "in a school",
+    "by the sea", "in a forest", "on a train", "in a tower", "in the desert", "at night",
+)  # fmt: skip
+THINGS = (
+    "a broken clock", "a silver coin", "a small promise", "a brave choice", "a secret door",
+    "a rainy day", "a birthday cake", "a lost key", "a red umbrella", "an old map", "a blue bicycle",
+    "a letter", "a music box", "a paper boat", "a missing button", "a warm coat", "a strange noise",
+    "a new friend", "a jar of honey", "a long journey",
+)  # fmt: skip
+SUBJECTS = (
+    "the moon", "gravity", "rain", "volcanoes", "photosynthesis", "magnets", "light", "sound",
+    "computers", "maps", "bees", "averages", "fractions", "probability", "the ocean", "earthquakes",
+    "electricity", "the heart", "vaccines", "money", "rivers", "dinosaurs", "recycling", "sleep",
+    "the internet", "batteries", "plants", "the seasons", "glaciers", "bridges", "rainbows", "bread",
+    "aeroplanes", "stars", "languages", "history", "friendship", "salt", "wind", "microscopes",
+)  # fmt: skip
+TASKS = (
+    "returns the median of a list", "reverses a string", "counts the vowels in a text",
+    "checks whether a number is prime", "returns the largest of three numbers",
+    "removes duplicates from a list", "computes the factorial of n", "merges two sorted lists",
+    "reads a file and counts its lines", "converts Celsius to Fahrenheit",
+    "finds the longest word in a sentence", "sums the even numbers of a list",
+    "checks whether a word is a palindrome", "returns the n-th Fibonacci number",
+    "sorts a list of pairs by the second entry", "counts how often each word occurs",
+    "flattens a nested list", "finds the common elements of two lists",
+)  # fmt: skip
+PEOPLE = ("a friend", "my manager", "a neighbour", "my teacher", "a customer", "my landlord")
+
+TEMPLATES = {
+    "story": (
+        "Write a very short story for young children about {who} {where} and {what}. "
+        "Use simple words.",
+        "Write a short story with simple sentences. It is about {who} {where}, and it has {what} "
+        "in it.",
+        "Tell a short bedtime story about {who} and {what}.",
+    ),
+    "explanation": (
+        "Explain {subject} to a ten year old.",
+        "What is {subject}? Answer in a few sentences.",
+        "Give me five facts about {subject}.",
+        "Make a short list of tips about {subject}.",
+    ),
+    "code": (
+        "Write a Python function that {task}.",
+        "Write a Python function that {task}, and show how to call it.",
+    ),
+    "e-mail": (
+        "Write an email to {person} about {what}.",
+        "Write a polite email to {person} about {subject}.",
+    ),
+}
+KINDS = tuple(TEMPLATES)
+
+
+def request(rng: random.Random, kind: str) -> str:
+    """One request of a kind, drawn with `rng`."""
+    return rng.choice(TEMPLATES[kind]).format(
+        who=rng.choice(CHARACTERS), where=rng.choice(PLACES), what=rng.choice(THINGS),
+        subject=rng.choice(SUBJECTS), task=rng.choice(TASKS), person=rng.choice(PEOPLE),
+    )  # fmt: skip
