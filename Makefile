@@ -36,7 +36,7 @@ models: $(READY)
 	$(BIN)/specdec models
 
 train: $(READY)
-	$(BIN)/python -m specdec_core.storyworld.train
+	$(BIN)/python -m specdec_core.storyworld.train $(ARGS)
 
 bench-widgets: $(READY)
 	$(BIN)/python tests/browser/measure.py $(ARGS)

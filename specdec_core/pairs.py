@@ -16,17 +16,31 @@ from typing import NamedTuple
 import torch
 from jinja2 import TemplateError
 from safetensors.torch import load_file
+from torch import Tensor
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-from specdec_core.drafters import Drafter, LookupDrafter, ModelDrafter, NGramDrafter
+from specdec_core.drafters import (
+    Drafter,
+    EarlyExitModel,
+    LookupDrafter,
+    LookupElse,
+    MedusaDrafter,
+    MedusaHeads,
+    ModelDrafter,
+    NGramDrafter,
+)
 from specdec_core.loading import load_model, load_tokenizer, parse_device
 from specdec_core.models import CausalLM
 from specdec_core.ngram import NGramTable
 from specdec_core.smollm2 import smollm2_folder
+from specdec_core.smollm2_draft import FILE as SMOLLM2_DRAFT
+from specdec_core.smollm2_draft import draft_network
 from specdec_core.storyworld import WEIGHTS, check_words
 from specdec_core.tokenizer_match import check_rows, check_same_tokens
 
 PAIR_NAMES = ("storyworld", "smollm2")
+# Beyond this SmolLM2's draft costs more than it gains; a copied draft costs nothing.
+DRAFTS_AT_MOST = 3
 
 
 @dataclass
@@ -100,7 +114,8 @@ def load_pair(
 ) -> Pair:
     """Load a pair by its name, or any two models that share a tokenizer.
 
-    name: "storyworld" (drafters default, weak, strong) or "smollm2" (drafters lookup, self).
+    name: "storyworld" (drafters default, weak, strong, distilled, mismatched, lookup, exit, medusa)
+        or "smollm2" (drafters distilled, lookup else distilled, lookup, self).
     target, draft: a folder, or a model's name on the hub. Without a draft the only drafter is
         "self", the target as its own draft: every draft is accepted, and nothing is gained.
     device: "cpu", "cuda" or "cuda:1". draft_device: the draft's, where it is another; its drafts
@@ -139,19 +154,46 @@ def _storyworld(options: _Options) -> Pair:
         raise ValueError("The bundled weights are missing: run `make train` to make them again.")
     pair = _with_self("storyworld", WEIGHTS / "target", options)
     table = NGramTable.from_tensors(load_file(WEIGHTS / "weak" / "ngrams.safetensors"))
+    target = pair.target
+    early = _trained_with(target, "exit")
     pair.drafters = {
-        "default": _draft_model(WEIGHTS / "default", pair.target, options),
+        "default": _draft_model(WEIGHTS / "default", target, options),
         "weak": NGramDrafter(table),
-        "strong": _draft_model(WEIGHTS / "strong", pair.target, options),
+        "strong": _draft_model(WEIGHTS / "strong", target, options),
+        "distilled": _draft_model(WEIGHTS / "distilled", target, options),
+        "mismatched": _draft_model(WEIGHTS / "mismatched", target, options),
+        "lookup": LookupDrafter(target.vocab_size),
+        "exit": ModelDrafter(EarlyExitModel(target, int(early["layers"]), early["norm"])),
+        "medusa": MedusaDrafter(target, MedusaHeads.from_tensors(_trained_with(target, "medusa"))),
     }
     pair.check_text = check_words
     return pair
 
 
+def _trained_with(target: CausalLM, name: str) -> dict[str, Tensor]:
+    """What was trained for the bundled target, where the target is and in its dtype."""
+    tensors = load_file(WEIGHTS / name / f"{name}.safetensors")
+    return {
+        part: tensor.to(target.device, target.dtype) if tensor.is_floating_point() else tensor
+        for part, tensor in tensors.items()
+    }
+
+
 def _smollm2(options: _Options) -> Pair:
     pair = _with_self("smollm2", smollm2_folder(), options)
-    pair.drafters = {"lookup": LookupDrafter(pair.target.vocab_size), **pair.drafters}
+    lookup = LookupDrafter(pair.target.vocab_size)
+    pair.drafters = {"lookup": lookup, **pair.drafters}
     return pair
+
+
+def _distilled_for_smollm2(pair: Pair, options: _Options) -> dict[str, Drafter]:
+    """Its own draft, and look-up that falls back on it."""
+    target, own = pair.target, pair.drafters["self"].model
+    network = draft_network(own.model, load_file(SMOLLM2_DRAFT))
+    distilled = ModelDrafter(CausalLM(network, max_length=target.max_length))
+    sure = LookupDrafter(target.vocab_size, longest=4, shortest=3)
+    both = LookupElse(sure, distilled, limit=DRAFTS_AT_MOST)
+    return {"distilled": distilled, "lookup else distilled": both}
 
 
 def _any_pair(target: str | Path, draft: str | Path | None, options: _Options) -> Pair:

@@ -206,7 +206,7 @@ def test_prompts_of_the_pairs():
     pair = load_pair("storyworld")
     found = subject_of(pair)
     assert list(found.prompts) == ["story", "recipe", "code"]
-    assert list(found.drafters) == [*pair.drafters, "lookup"]
+    assert list(found.drafters) == list(pair.drafters) and "lookup" in found.drafters
     assert found.drafters["default"] is not None and found.chosen(plan()) == "default"
     assert pair.decode(subject_of(pair, ["code"]).prompts["code"][0]).startswith("def add(")
     assert list(CHAT) == ["story", "explanation", "code", "copy"]

@@ -161,11 +161,22 @@ def test_the_law_of_both_is_the_targets(way):
     assert sources == {True, False}
 
 
-@pytest.mark.parametrize("gamma", [1, 3, Changing(2, 0, 1)], ids=["1", "3", "changing"])
-def test_the_law_of_both_is_the_targets_at_every_gamma(gamma):
+@pytest.mark.parametrize("limit", [None, 1])
+@pytest.mark.parametrize("gamma", [0, 1, 3, Changing(2, 0, 1)], ids=["0", "1", "3", "changing"])
+def test_the_law_of_both_is_the_targets_at_every_gamma(gamma, limit):
     target = CausalLM(tiny_llama(2))
-    both = LookupElse(LookupDrafter(2), ModelDrafter(CausalLM(tiny_llama(1, seed=1))))
+    both = LookupElse(LookupDrafter(2), ModelDrafter(CausalLM(tiny_llama(1, seed=1))), limit)
     assert bias(target, both, gamma) < TOLERANCE
+
+
+def test_a_copy_may_be_longer_than_what_the_other_drafts():
+    both = LookupElse(LookupDrafter(V, 2, 2), TableDrafter(random_table(V).function, V), limit=2)
+    copied = both.propose([1, 2, 3, 4, 1, 2], 4, Sampling(), Seeded(0))
+    assert copied.tokens.tolist() == [3, 4, 1, 2]
+    assert len(both.propose([1, 2, 3, 1, 2, 4], 4, Sampling(), Seeded(0)).tokens) == 2
+    with pytest.raises(ValueError, match="limit must be a whole number") as error:
+        LookupElse(LookupDrafter(V), both.other, 0)
+    sentence_of(error.value)
 
 
 def test_the_other_catches_up_after_rounds_that_were_copied():

@@ -32,6 +32,9 @@ from specdec_core.loading import parse_device, parse_dtype
 from specdec_core.tokenizer_match import find_mismatch
 
 GREEDY = Sampling(temperature=0)
+STORYWORLD = [
+    "default", "weak", "strong", "distilled", "mismatched", "lookup", "exit", "medusa",
+]  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -60,7 +63,7 @@ def storyworld():
 
 def test_storyworld_is_whole(storyworld):
     assert storyworld.name == "storyworld"
-    assert list(storyworld.drafters) == ["default", "weak", "strong"]
+    assert list(storyworld.drafters) == STORYWORLD
     assert storyworld.drafter is storyworld.drafters["default"]
     assert storyworld.target.max_length == 4096
     assert storyworld.stop_tokens == (storyworld.tokenizer.convert_tokens_to_ids("</s>"),)
@@ -74,7 +77,7 @@ def test_storyworld_text_round_trips(storyworld):
     assert storyworld.decode([*ids, *storyworld.stop_tokens]) == storyworld.decode(ids)
 
 
-@pytest.mark.parametrize("name", ["default", "weak", "strong"])
+@pytest.mark.parametrize("name", STORYWORLD)
 def test_storyworld_drafters_keep_the_greedy_text(storyworld, name):
     run = {"sampling": GREEDY, "max_new_tokens": 24, "stop_tokens": storyworld.stop_tokens}
     prompt = storyworld.encode("Once upon a time")

@@ -6,13 +6,15 @@ import itertools
 import json
 import math
 import random
+import shutil
 from collections import Counter
 
 import pytest
+import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-from specdec_core import storyworld
-from specdec_core.storyworld import evaluate, lexicon
+from specdec_core import MedusaHeads, storyworld
+from specdec_core.storyworld import distil, evaluate, lexicon, train
 from specdec_core.storyworld.grammar import KIND_WEIGHTS, KINDS, PROGRAMS, any_text
 from specdec_core.storyworld.tokenizer import build_tokenizer
 from specdec_core.storyworld.writer import SamplingWriter, Writer, derivations, enumerate_program
@@ -274,7 +276,7 @@ def test_sizes_and_formats():
 
 
 def test_the_folders_are_ordinary_transformers_folders():
-    for name in ("target", "default", "strong"):
+    for name in ("target", *evaluate.DRAFT_MODELS):
         folder = storyworld.WEIGHTS / name
         model = AutoModelForCausalLM.from_pretrained(folder)
         tokens = AutoTokenizer.from_pretrained(folder)
@@ -287,11 +289,18 @@ def test_the_folders_are_ordinary_transformers_folders():
 
 def test_the_card_says_what_the_issue_asks():
     card = json.loads((storyworld.WEIGHTS / "card.json").read_text())
-    for name in ("target", "default", "strong"):
-        assert {"parameters", "trained_length", "tokens_seen", "seed"} <= set(card[name])
+    assert set(card) == {"note", *train.PARTS}
+    for name in set(train.PARTS) - {"weak"}:
+        told = {"parameters", "trained_length", "tokens_seen", "seed", "training_seconds"}
+        assert told <= set(card[name]), name
     assert set(card["target"]["held_out"]) == set(KINDS)
-    for name in ("default", "strong", "weak"):
+    for name in set(train.PARTS) - {"target", "medusa"}:
         assert set(card[name]["acceptance"]) == set(KINDS)
+    for name, (lesson, _) in distil.LESSONS.items():
+        assert card[name]["teacher_seconds"] > 0
+        assert lesson.facts().items() <= card[name].items()
+    for name, plan in train.PLANS.items():
+        assert plan.facts().items() <= card[name].items()
 
 
 @pytest.fixture(scope="module")
@@ -314,6 +323,63 @@ def test_acceptance_of_the_three_drafts(measured):
     assert 0.75 <= rate["default"]["story"] <= 0.85
     assert rate["strong"]["story"] > 0.90
     assert rate["default"]["code"] >= rate["default"]["story"] + 0.08
+
+
+def test_acceptance_of_what_learnt_from_the_target(measured):
+    """The distilled draft fits every kind; one that read recipes alone fits recipes alone."""
+    rate = measured["acceptance"]
+    assert min(rate["distilled"].values()) > 0.90
+    assert min(rate["exit"].values()) > 0.95
+    fits, misfits = rate["mismatched"]["recipe"], rate["mismatched"]
+    assert fits > 0.80
+    assert 0 < misfits["story"] < 0.30 and 0 < misfits["code"] < 0.30
+
+
+def test_acceptance_of_each_medusa_head():
+    """Far above untrained heads, which repeat the target's prediction; stories tell least ahead."""
+    target, _ = evaluate.load_all(storyworld.WEIGHTS)
+    heads = evaluate.load_heads(storyworld.WEIGHTS)
+    found = evaluate.measure_heads(target, heads)
+    nothing = MedusaHeads(torch.zeros_like(heads.weight), torch.zeros_like(heads.bias))
+    untrained = evaluate.measure_heads(target, nothing, count=5)
+    for kind in KINDS:
+        assert min(found[kind]) > max(untrained[kind]) + 0.2
+        assert found[kind][0] > found[kind][-1]
+    assert max(found["story"]) < min(found["recipe"] + found["code"])
+    card = json.loads((storyworld.WEIGHTS / "card.json").read_text())
+    for kind, rates in card["medusa"]["acceptance_by_head"].items():
+        assert rates == pytest.approx(found[kind], abs=5e-3)
+
+
+def test_a_draft_distilled_from_one_target_fits_another_less(measured):
+    """`strong` as the target: the same words, another model."""
+    _, drafts = evaluate.load_all(storyworld.WEIGHTS)
+    other = evaluate.measure(drafts["strong"], {"distilled": drafts["distilled"]})
+    rates = other["acceptance"]["distilled"]
+    for kind in KINDS:
+        assert rates[kind] < measured["acceptance"]["distilled"][kind]
+    card = json.loads((storyworld.WEIGHTS / "card.json").read_text())
+    assert card["distilled"]["acceptance_under_strong"] == pytest.approx(rates, abs=5e-3)
+
+
+def test_training_one_part_leaves_the_others_alone(tmp_path, monkeypatch):
+    """`--only weak`: the same counts again, and every other file byte for byte."""
+    output = tmp_path / "weights"
+    shutil.copytree(storyworld.WEIGHTS, output)
+    table = output / "weak" / "ngrams.safetensors"
+    kept = table.read_bytes()
+    table.write_bytes(b"")
+    told = {}
+    monkeypatch.setattr(train, "write_card", lambda folder, facts: told.update(facts))
+    checkpoints = ["--checkpoints", str(tmp_path / "train")]
+    train.main(["--only", "weak", "--output", str(output), *checkpoints])
+    assert set(told) == {"weak"} and table.read_bytes() == kept
+    files = [file.relative_to(output) for file in output.rglob("*") if file.is_file()]
+    assert len(files) == len([f for f in storyworld.WEIGHTS.rglob("*") if f.is_file()])
+    for file in files:
+        assert (output / file).read_bytes() == (storyworld.WEIGHTS / file).read_bytes(), file
+    with pytest.raises(SystemExit):
+        train.main(["--only", "wek"])
 
 
 def test_the_card_repeats_what_is_measured(measured):

@@ -251,7 +251,7 @@ print({tokens: round(probability, 12) for tokens, probability in first_word.item
 # %% [markdown]
 # ## Predict once more
 #
-# The pair comes with three drafts: `weak` (a table of word pairs), `default` (one layer) and `strong`
+# Three drafts of the pair: `weak` (a table of word pairs), `default` (one layer) and `strong`
 # (a few layers). Which will the target accept most often? Put their names in order, worst first, as a
 # list: `["...", "...", "..."]`.
 
@@ -260,9 +260,9 @@ my_order = None
 
 # %%
 rates = {}
-for name, drafter in pair.drafters.items():
+for name in ("default", "weak", "strong"):
     run = speculative_decode(
-        pair.target, drafter, prompt, max_new_tokens=100, randomness=Seeded(3)
+        pair.target, pair.drafters[name], prompt, max_new_tokens=100, randomness=Seeded(3)
     )
     rates[name] = run.stats.acceptance_rate
     print(f"{name:8} acceptance {rates[name]:.2f}, {run.stats.block_efficiency:.2f} tokens a forward")

@@ -237,7 +237,8 @@ for i, (guess, own) in enumerate(zip(guesses, best)):
 # %%
 plain = autoregressive_decode(target, prompt, sampling=greedy, max_new_tokens=48)
 print("plain    ", plain.stats.target_forwards, "forwards")
-for name, other in pair.drafters.items():
+for name in ("default", "weak", "strong"):
+    other = pair.drafters[name]
     fast = speculative_decode(target, other, prompt, sampling=greedy, max_new_tokens=48)
     same = fast.tokens == plain.tokens
     print(f"{name:9} {fast.stats.target_forwards} forwards, same words: {same}")

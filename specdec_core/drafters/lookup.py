@@ -82,12 +82,17 @@ class LookupElse:
         ask for a longer match than for look-up alone, such as LookupDrafter(vocab, 4, 3).
     other: who drafts in the other rounds. What it did not see meanwhile it feeds itself, in the
         first forward of its next draft.
+    limit: most tokens the other drafts in a round; None for gamma. A copied draft costs nothing
+        and may be long, one of a model costs a forward a token.
 
-    Which of the two drafts depends on the text so far alone, so the law stays the target's.
+    Which of the two drafts, and how many, depends on the text so far alone, so the law stays the
+    target's. Raises ValueError for a limit that is no whole number of at least 1.
     """
 
-    def __init__(self, lookup: LookupDrafter, other: Drafter) -> None:
-        self.lookup, self.other = lookup, other
+    def __init__(self, lookup: LookupDrafter, other: Drafter, limit: int | None = None) -> None:
+        if limit is not None and not (is_whole(limit) and limit >= 1):
+            raise ValueError(f"limit must be a whole number of at least 1, not {limit!r}.")
+        self.lookup, self.other, self.limit = lookup, other, limit
         self.vocab_size = max(lookup.vocab_size, other.vocab_size)
         self.max_length = other.max_length
 
@@ -106,7 +111,8 @@ class LookupElse:
         copied = self.lookup.propose(context, gamma, sampling, randomness)
         if len(copied.tokens):
             return copied
-        return self.other.propose(context, gamma, sampling, randomness)
+        fewer = gamma if self.limit is None else min(gamma, self.limit)
+        return self.other.propose(context, fewer, sampling, randomness)
 
     def rollback(self, length: int) -> None:
         self.lookup.rollback(length)

@@ -20,8 +20,12 @@ def encode(text: Text, ids: dict[str, int]) -> list[int]:
     return [ids[START], *(ids[word] for word in text.tokens), ids[STOP]]
 
 
-def batches(seed: int, rows: int, length: int, skip: int = 0) -> Iterator[np.ndarray]:
+def batches(
+    seed: int, rows: int, length: int, skip: int = 0, kind: str | None = None
+) -> Iterator[np.ndarray]:
     """Endless fresh batches, int64 [rows, length + 1]; document follows document in a row.
+
+    kind: of the texts; None for all.
 
     Every row starts at the start of a document, as prompts do. Each batch has a seed of its own,
     so training resumes after `skip` batches with the very text it would have seen.
@@ -34,7 +38,7 @@ def batches(seed: int, rows: int, length: int, skip: int = 0) -> Iterator[np.nda
         for row in batch:
             flat: list[int] = []
             while len(flat) <= length:
-                flat += encode(sample(rng), ids)
+                flat += encode(sample(rng, kind), ids)
             row[:] = flat[: length + 1]
         yield batch
         number += 1

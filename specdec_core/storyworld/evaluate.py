@@ -11,13 +11,16 @@ from torch import Tensor
 from torch.nn.functional import cross_entropy
 from transformers import LlamaForCausalLM
 
+from specdec_core.drafters import MedusaHeads
 from specdec_core.ngram import NGramTable
 
 from .data import encode, token_ids
 from .grammar import KIND_WEIGHTS, KINDS, texts
+from .heads import ahead, exit_model
 
 HELD_OUT_SEED, HELD_OUT_TEXTS = 999, 100  # texts of each kind
 BATCH = 20  # documents in one forward
+DRAFT_MODELS = ("default", "strong", "distilled", "mismatched")
 Model = LlamaForCausalLM | NGramTable
 Document = tuple[list[int], float]  # ids from start to stop token, and natural log probability
 
@@ -99,31 +102,103 @@ def measure(target: Model, drafts: dict[str, Model], count: int = HELD_OUT_TEXTS
     return {"held_out": rates, "excess_over_entropy": excess, "acceptance": accepted}
 
 
+@torch.inference_mode()
+def measure_heads(
+    target: LlamaForCausalLM, heads: MedusaHeads, count: int = HELD_OUT_TEXTS
+) -> dict[str, list[float]]:
+    """Acceptance of each Medusa head at temperature 1, by kind of text.
+
+    Of the draft it makes alone, whatever became of the drafts before it: mean of sum min(p, q)
+    over all rows that have a row so far ahead.
+    """
+    found = {}
+    for kind in KINDS:
+        rates = []
+        for ids, _ in held_out(kind, count):
+            hidden = target.model(torch.tensor([ids[:-1]]), use_cache=False).last_hidden_state
+            p = target.lm_head(hidden).softmax(-1, dtype=torch.float64)
+            q = target.lm_head(heads.hidden(hidden[:, : -len(heads)]))
+            q = q.softmax(-1, dtype=torch.float64)
+            rates.append(torch.minimum(ahead(p, len(heads)), q).sum(-1)[0])
+        found[kind] = torch.cat(rates).mean(0).tolist()
+    return found
+
+
 def load_all(weights: Path) -> tuple[LlamaForCausalLM, dict[str, Model]]:
-    """The target and the three drafts by name."""
-    drafts: dict[str, Model] = {name: load_model(weights / name) for name in ("default", "strong")}
-    return load_model(weights / "target"), drafts | {"weak": load_table(weights / "weak")}
+    """The target and its drafts by name; Medusa's heads are apart, since they are no model."""
+    drafts: dict[str, Model] = {name: load_model(weights / name) for name in DRAFT_MODELS}
+    target = load_model(weights / "target")
+    early = load_file(weights / "exit" / "exit.safetensors")
+    drafts["exit"] = exit_model(target, int(early["layers"]), early["norm"].float())
+    return target, drafts | {"weak": load_table(weights / "weak")}
+
+
+def load_heads(weights: Path) -> MedusaHeads:
+    """The Medusa heads as they are on disk (bfloat16), run in float32."""
+    tensors = load_file(weights / "medusa" / "medusa.safetensors")
+    return MedusaHeads.from_tensors({name: tensor.float() for name, tensor in tensors.items()})
 
 
 def write_card(weights: Path, facts: dict[str, dict]) -> dict:
-    """Measure everything, add it to `facts` about the training, and write `card.json`."""
+    """Measure the parts in `facts`, add it to what `facts` says of their training, and write
+    `card.json`. What the card said of other parts stays."""
+    path = weights / "card.json"
+    card = json.loads(path.read_text()) if path.exists() else {}
+    card["note"] = (
+        "Entropies in nats a token and acceptance at temperature 1, both on held-out text of the "
+        f"grammar ({HELD_OUT_TEXTS} texts of each kind, seed {HELD_OUT_SEED}). training_seconds: "
+        "wall time of the run that made these weights."
+    )
     target, drafts = load_all(weights)
-    found = measure(target, drafts)
-    card = {
-        "note": "Entropies in nats a token and acceptance at temperature 1, both on held-out text "
-        f"of the grammar ({HELD_OUT_TEXTS} texts of each kind, seed {HELD_OUT_SEED}). "
-        "training_seconds: wall time of the run that made these weights."
-    }
-    card |= {name: dict(about) for name, about in facts.items()}
-    for name, model in {"target": target, **drafts}.items():
-        if not isinstance(model, NGramTable):
+    found = measure(target, {name: drafts[name] for name in facts if name in drafts})
+    for name, about in facts.items():
+        card[name] = dict(about)
+        if name in (*DRAFT_MODELS, "target"):
+            model = drafts.get(name, target)
             card[name]["parameters"] = sum(p.numel() for p in model.parameters())
-    card["target"]["held_out"] = {
-        kind: {"entropy": round(h, 4), "cross_entropy": round(ce, 4)}
-        for kind, (h, ce) in found["held_out"].items()
-    }
-    card["target"]["excess_over_entropy"] = round(found["excess_over_entropy"], 4)
-    for name, rates in found["acceptance"].items():
-        card[name]["acceptance"] = {kind: round(rate, 3) for kind, rate in rates.items()}
-    (weights / "card.json").write_text(json.dumps(card, indent=1) + "\n")
+        if name in drafts:
+            card[name]["acceptance"] = _rounded(found["acceptance"][name])
+    if "target" in facts:
+        card["target"]["held_out"] = {
+            kind: {"entropy": round(h, 4), "cross_entropy": round(ce, 4)}
+            for kind, (h, ce) in found["held_out"].items()
+        }
+        card["target"]["excess_over_entropy"] = round(found["excess_over_entropy"], 4)
+    for name in EXTRAS.keys() & facts:
+        card[name] |= EXTRAS[name](weights, target, drafts)
+    path.write_text(json.dumps(card, indent=1) + "\n")
     return card
+
+
+def _under_another_target(_: Path, __: LlamaForCausalLM, drafts: dict[str, Model]) -> dict:
+    """What the distilled draft loses where it drafts for another model of the same world."""
+    found = measure(drafts["strong"], {"distilled": drafts["distilled"]})["acceptance"]
+    return {"acceptance_under_strong": _rounded(found["distilled"])}
+
+
+def _untrained_exit(_: Path, target: LlamaForCausalLM, drafts: dict[str, Model]) -> dict:
+    """What the trained norm is worth: the same exit with the target's own last norm."""
+    layers = drafts["exit"].config.num_hidden_layers
+    found = measure(target, {"exit": exit_model(target, layers)})["acceptance"]
+    return {
+        "parameters": drafts["exit"].model.norm.weight.numel(),
+        "acceptance_with_the_target_norm": _rounded(found["exit"]),
+    }
+
+
+def _each_head(weights: Path, target: LlamaForCausalLM, _: dict[str, Model]) -> dict:
+    heads = load_heads(weights)
+    found = measure_heads(target, heads)
+    return {
+        "parameters": heads.weight.numel() + heads.bias.numel(),
+        "acceptance_by_head": {
+            kind: [round(rate, 3) for rate in rates] for kind, rates in found.items()
+        },
+    }
+
+
+EXTRAS = {"distilled": _under_another_target, "exit": _untrained_exit, "medusa": _each_head}
+
+
+def _rounded(rates: dict[str, float]) -> dict[str, float]:
+    return {kind: round(rate, 3) for kind, rate in rates.items()}

@@ -1,8 +1,9 @@
-"""Train the bundled pair: `python -m specdec_core.storyworld.train` rebuilds all weights.
+"""Train what is bundled: `python -m specdec_core.storyworld.train` rebuilds all weights.
 
-The target and two drafts are Llama models that learn the grammar's texts by next-token prediction;
-the third draft is an n-gram table. Budgets are counted in tokens and every seed is fixed. A run
-that was interrupted goes on from its last checkpoint.
+The target and three drafts are Llama models that learn texts of the grammar by next-token
+prediction, and the weak draft is an n-gram table. The rest learns from the target: the distilled
+draft, the norm of the early exit and the Medusa heads. Budgets are counted in tokens and every seed
+is fixed. A run that was interrupted goes on from its last checkpoint.
 """
 
 from __future__ import annotations
@@ -11,37 +12,32 @@ import argparse
 import json
 import math
 import shutil
-import time
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 
 import torch
-from safetensors.torch import load_file, save_file
+from torch import Tensor
 from torch.nn.functional import cross_entropy
 from tqdm import tqdm
 from transformers import GenerationConfig, LlamaConfig, LlamaForCausalLM
 
+from specdec_core.drafters import ModelDrafter
+from specdec_core.models import CausalLM
 from specdec_core.ngram import NGramTable
+from specdec_core.threads import Threads
 
+from . import distil
 from .data import batches, encode, token_ids
-from .evaluate import write_card
+from .evaluate import load_model, write_card
 from .grammar import texts
 from .tokenizer import START, STOP, WEIGHTS, save_tokenizer, vocabulary
+from .training import Checkpoint, Stage, save_whole, train_stage
 
 CHECKPOINTS = Path("build/train")
 CONTEXT = 4096
-CHECKPOINT_EVERY = 200  # steps
 WEAK_ORDER, WEAK_TEXTS, WEAK_SEED = 2, 4000, 41
-
-
-@dataclass(frozen=True)
-class Stage:
-    """A stretch of training at one depth; the learning rate is the peak of the stage."""
-
-    layers: int
-    steps: int
-    rate: float
 
 
 @dataclass(frozen=True)
@@ -60,6 +56,7 @@ class Plan:
     seed: int
     rows: int = 27
     length: int = 152
+    kind: str | None = None  # of the texts it reads; None for all
 
     @property
     def layers(self) -> int:
@@ -81,10 +78,10 @@ class Plan:
             "trained_length": self.length,
             "tokens_seen": self.tokens,
             "seed": self.seed,
-        }
+        } | ({"kind": self.kind} if self.kind else {})
 
 
-PLANS = (
+LANGUAGE_MODELS = (
     Plan(
         "target",
         (Stage(1, 1200, 3e-3), Stage(4, 1500, 2e-3), Stage(24, 1500, 1e-3)),
@@ -97,7 +94,14 @@ PLANS = (
         (Stage(1, 1000, 3e-3), Stage(3, 1000, 2e-3)),
         hidden=96, intermediate=256, heads=6, seed=3,
     ),
+    # As the default draft in all but what it read.
+    Plan(
+        "mismatched", (Stage(1, 600, 3e-3),), hidden=32, intermediate=64, heads=2, seed=4,
+        kind="recipe",
+    ),
 )  # fmt: skip
+PLANS = {plan.name: plan for plan in LANGUAGE_MODELS}
+PARTS = (*PLANS, "weak", *distil.LESSONS)
 
 
 def build_model(plan: Plan, layers: int) -> LlamaForCausalLM:
@@ -134,91 +138,30 @@ def grow(plan: Plan, shallow: LlamaForCausalLM, layers: int) -> LlamaForCausalLM
     return deep
 
 
-def rate_at(step: int, stage: Stage, last: bool) -> float:
-    """Warm-up over 100 steps, then constant; the last stage ends linearly, down to 2 %."""
-    warm_up = min(1.0, (step + 1) / 100)
-    decay = min(1.0, max(0.02, (stage.steps - step) / (0.4 * stage.steps))) if last else 1.0
-    return stage.rate * warm_up * decay
-
-
-class Checkpoint:
-    """The state of one training run in a safetensors file, written in one piece."""
-
-    def __init__(self, folder: Path, plan: Plan, stage: int) -> None:
-        self.path = folder / f"{plan.name}-{stage}.safetensors"
-
-    def save(self, step: int, seconds: float, model, optimizer) -> None:
-        state = {f"model.{k}": v for k, v in model.named_parameters()}
-        for i, slots in optimizer.state_dict()["state"].items():
-            state |= {f"optimizer.{i}.{k}": v for k, v in slots.items()}
-        state["progress"] = torch.tensor([step, seconds], dtype=torch.float64)
-        self.path.parent.mkdir(parents=True, exist_ok=True)
-        unfinished = self.path.with_suffix(".unfinished")
-        save_file({k: v.detach().contiguous() for k, v in state.items()}, unfinished)
-        unfinished.replace(self.path)
-
-    def load(self, model, optimizer) -> tuple[int, float]:
-        """Restore both; returns steps done and seconds spent, 0 and 0 where there is no file."""
-        if not self.path.exists():
-            return 0, 0.0
-        state = load_file(self.path)
-        with torch.no_grad():
-            for name, parameter in model.named_parameters():
-                parameter.copy_(state[f"model.{name}"])
-        slots: dict[int, dict[str, torch.Tensor]] = {}
-        for name in state:
-            if name.startswith("optimizer."):
-                _, i, key = name.split(".")
-                slots.setdefault(int(i), {})[key] = state[name]
-        groups = optimizer.state_dict()["param_groups"]
-        optimizer.load_state_dict({"state": slots, "param_groups": groups})
-        step, seconds = state["progress"].tolist()
-        return int(step), seconds
-
-
 def train(plan: Plan, folder: Path) -> tuple[LlamaForCausalLM, float]:
-    """All stages of a plan; returns the model and the seconds it took."""
-    total = plan.rows * plan.length
+    """All stages of a plan, by next-token prediction; returns the model and the seconds it took."""
+
+    def read(first: int, skip: int) -> Iterator[Tensor]:
+        fresh = batches(plan.seed, plan.rows, plan.length, first + skip, plan.kind)
+        return map(torch.from_numpy, fresh)
+
     model, spent, first = build_model(plan, plan.stages[0].layers), 0.0, 0
-    with tqdm(total=plan.tokens, unit="token", unit_scale=True, desc=plan.name) as bar:
+    with tqdm(total=plan.steps, desc=plan.name) as bar:
         for number, stage in enumerate(plan.stages):
             if number:
                 model = grow(plan, model, stage.layers)
-            data = partial(batches, plan.seed, plan.rows, plan.length)
-            checkpoint = Checkpoint(folder, plan, number)
-            last = number == len(plan.stages) - 1
-            spent += train_stage(model, stage, last, data, first, checkpoint, bar)
+            spent += train_stage(
+                model, stage, number == len(plan.stages) - 1, partial(read, first),
+                next_token_loss, Checkpoint(folder, f"{plan.name}-{number}"), bar,
+            )  # fmt: skip
             first += stage.steps
-            bar.update(first * total - bar.n)
     return model.eval(), spent
 
 
-def train_stage(model, stage: Stage, last: bool, data, first: int, checkpoint, bar) -> float:
-    """Next-token prediction on fresh texts, from batch number `first` on; returns seconds."""
-    matrices = [p for p in model.parameters() if p.ndim > 1]
-    gains = [p for p in model.parameters() if p.ndim == 1]
-    groups = [{"params": matrices, "weight_decay": 0.05}, {"params": gains, "weight_decay": 0.0}]
-    optimizer = torch.optim.AdamW(groups, betas=(0.9, 0.98), fused=True)
-    done, seconds = checkpoint.load(model, optimizer)
-    started = time.perf_counter() - seconds
-    model.train()
-    stream = data(skip=first + done)
-    for step in range(done, stage.steps):
-        for group in optimizer.param_groups:
-            group["lr"] = rate_at(step, stage, last)
-        batch = torch.from_numpy(next(stream))
-        logits = model(batch[:, :-1], use_cache=False).logits
-        loss = cross_entropy(logits.flatten(0, 1), batch[:, 1:].flatten())
-        loss.backward()
-        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-        optimizer.step()
-        optimizer.zero_grad()
-        bar.update((first + step + 1) * batch[:, 1:].numel() - bar.n)
-        if (step + 1) % CHECKPOINT_EVERY == 0 or step + 1 == stage.steps:
-            seconds = time.perf_counter() - started
-            checkpoint.save(step + 1, seconds, model, optimizer)
-            bar.set_postfix(layers=stage.layers, loss=f"{loss.item():.3f}")
-    return seconds
+def next_token_loss(model: LlamaForCausalLM, batch: Tensor) -> Tensor:
+    """Mean cross-entropy, nats a token, of ids int64 [rows, length + 1]."""
+    logits = model(batch[:, :-1], use_cache=False).logits
+    return cross_entropy(logits.flatten(0, 1), batch[:, 1:].flatten())
 
 
 def save_model(model: LlamaForCausalLM, folder: Path) -> None:
@@ -235,29 +178,63 @@ def fit_weak() -> NGramTable:
     return NGramTable.fit(documents, WEAK_ORDER, len(vocabulary()))
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description="Train the bundled pair of storyworld.")
+class Workshop:
+    """Makes the parts by name: `make` puts one into `folder` and returns its facts for the card.
+
+    A part that learns from the target reads it from `folder`, so it comes after the target.
+    """
+
+    def __init__(self, folder: Path, checkpoints: Path) -> None:
+        self.folder, self.checkpoints = folder, checkpoints
+
+    def make(self, name: str) -> dict:
+        shutil.rmtree(self.folder / name, ignore_errors=True)
+        if name in PLANS:
+            model, seconds = train(PLANS[name], self.checkpoints)
+            save_model(model, self.folder / name)
+            return PLANS[name].facts() | {"training_seconds": round(seconds)}
+        if name == "weak":
+            save_whole(fit_weak().to_tensors(), self.folder / name / "ngrams.safetensors")
+            return {"order": WEAK_ORDER, "texts_seen": WEAK_TEXTS, "seed": WEAK_SEED}
+        lesson, learnt = distil.LESSONS[name]
+        made, seconds = learnt(self.target, self.teacher, self.checkpoints)
+        if isinstance(made, LlamaForCausalLM):
+            save_model(made, self.folder / name)
+        else:
+            halves = {k: v.to(torch.bfloat16) if v.ndim else v for k, v in made.items()}
+            save_whole(halves, self.folder / name / f"{name}.safetensors")
+        return lesson.facts() | {
+            "teacher_seconds": round(self.teacher.seconds), "training_seconds": round(seconds)
+        }  # fmt: skip
+
+    @cached_property
+    def target(self) -> CausalLM:
+        return CausalLM(load_model(self.folder / "target"))
+
+    @cached_property
+    def teacher(self) -> distil.Teacher:
+        drafter = ModelDrafter(CausalLM(load_model(self.folder / "strong")))
+        return distil.Teacher(self.target, drafter, self.checkpoints)
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(description="Train the bundled models of storyworld.")
+    parser.add_argument("--only", nargs="+", choices=PARTS, metavar="PART", default=PARTS,
+                        help=f"make these and leave the others: {', '.join(PARTS)}")  # fmt: skip
     parser.add_argument("--output", type=Path, default=WEIGHTS, help="folder of the weights")
     parser.add_argument("--checkpoints", type=Path, default=CHECKPOINTS)
-    options = parser.parse_args()
-    torch.set_num_threads(2)
-    made = options.checkpoints / "weights"
+    options = parser.parse_args(arguments)
+    made, parts = options.checkpoints / "weights", [p for p in PARTS if p in options.only]
     shutil.rmtree(made, ignore_errors=True)
-    seconds = {}
-    for plan in PLANS:
-        model, seconds[plan.name] = train(plan, options.checkpoints)
-        save_model(model, made / plan.name)
-    (made / "weak").mkdir(parents=True)
-    save_file(fit_weak().to_tensors(), made / "weak" / "ngrams.safetensors")
-    facts = {plan.name: plan.facts() | {"training_seconds": round(seconds[plan.name])}
-             for plan in PLANS}  # fmt: skip
-    facts["weak"] = {"order": WEAK_ORDER, "texts_seen": WEAK_TEXTS, "seed": WEAK_SEED}
-    card = write_card(made, facts)
+    if len(parts) < len(PARTS):
+        shutil.copytree(options.output, made)
+    workshop = Workshop(made, options.checkpoints)
+    with Threads(2):
+        card = write_card(made, {name: workshop.make(name) for name in parts})
     shutil.rmtree(options.output, ignore_errors=True)
     shutil.copytree(made, options.output)
-    for plan in PLANS:  # the next run starts afresh
-        for number in range(len(plan.stages)):
-            Checkpoint(options.checkpoints, plan, number).path.unlink()
+    for file in options.checkpoints.glob("*.safetensors"):  # the next run starts afresh
+        file.unlink()
     print(json.dumps(card, indent=1))
 
 
