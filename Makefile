@@ -7,7 +7,7 @@ ROOT_FLAG := $(shell [ "$$(id -u)" = 0 ] && echo --allow-root)
 # Two test workers on two cores: one thread each, or they fight over the cores.
 ONE_THREAD := OMP_NUM_THREADS=1 MKL_NUM_THREADS=1
 
-.PHONY: lab demo test test-all lint notebooks models train bench bench-widgets clean FORCE
+.PHONY: lab demo test test-all lint notebooks models train train-smollm2 bench bench-widgets clean FORCE
 
 lab: $(READY)
 	$(BIN)/jupyter lab $(ROOT_FLAG) --ServerApp.root_dir="$(CURDIR)" $(LAB_ARGS) notebooks/00_start_here.ipynb
@@ -37,6 +37,9 @@ models: $(READY)
 
 train: $(READY)
 	$(BIN)/python -m specdec_core.storyworld.train $(ARGS)
+
+train-smollm2: models
+	$(BIN)/python -m specdec_core.smollm2_draft.train $(ARGS)
 
 bench-widgets: $(READY)
 	$(BIN)/python tests/browser/measure.py $(ARGS)

@@ -314,12 +314,8 @@ def _megabytes(size: int) -> str:
 
 
 def _c_hat(target: CausalLM, drafter: Drafter) -> float:
-    """Parameters of the draft / of the target, about the arithmetic of a draft step / of a step."""
-    draft = measure.draft_network(drafter)
-    if draft is None:
-        return 0.0
-    sizes = [memory.count_parameters(network.model.config) for network in (draft, target)]
-    return sizes[0] / sizes[1]
+    """About the arithmetic of a draft step / of a step; 0 where no model drafts."""
+    return memory.step_weights(getattr(drafter, "model", None)) / memory.step_weights(target)
 
 
 def _check_speed(costs: speed_model.Costs, stats: Stats, overhead: float, c_hat: float) -> None:

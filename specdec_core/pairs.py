@@ -182,11 +182,11 @@ def _trained_with(target: CausalLM, name: str) -> dict[str, Tensor]:
 def _smollm2(options: _Options) -> Pair:
     pair = _with_self("smollm2", smollm2_folder(), options)
     lookup = LookupDrafter(pair.target.vocab_size)
-    pair.drafters = {"lookup": lookup, **pair.drafters}
+    pair.drafters = {**_distilled_for_smollm2(pair), "lookup": lookup, **pair.drafters}
     return pair
 
 
-def _distilled_for_smollm2(pair: Pair, options: _Options) -> dict[str, Drafter]:
+def _distilled_for_smollm2(pair: Pair) -> dict[str, Drafter]:
     """Its own draft, and look-up that falls back on it."""
     target, own = pair.target, pair.drafters["self"].model
     network = draft_network(own.model, load_file(SMOLLM2_DRAFT))

@@ -6,9 +6,17 @@ import math
 
 import pytest
 import torch
+from tiny import model, prompt
 
-from specdec_core import Sampling, Seeded, TableModel, load_pair, speculative_decode
-from specdec_core.drafters import LookupDrafter, ModelDrafter, TableDrafter
+from specdec_core import CausalLM, Sampling, Seeded, TableModel, load_pair, speculative_decode
+from specdec_core.drafters import (
+    EarlyExitModel,
+    LookupDrafter,
+    MedusaDrafter,
+    MedusaHeads,
+    ModelDrafter,
+    TableDrafter,
+)
 from specdec_core.lab import acceptance
 from specdec_core.lab.acceptance import (
     AcceptanceRecord,
@@ -52,6 +60,25 @@ def test_beta_is_the_sum_of_the_smaller_at_each_position(start, rows, monkeypatc
         p = target_row(TEXT[:start])
         assert record.target_top[0][0] == (max(range(3), key=p.__getitem__), pytest.approx(max(p)))
         assert len(record.draft_top) == len(record.beta)
+
+
+@pytest.mark.parametrize("rows", [1, 3, 64])
+@pytest.mark.parametrize("start", [1, 3])
+def test_drafters_that_read_the_target_are_judged_beside_it(start, rows, monkeypatch):
+    """An exit after all layers is the target; a head of zeros guesses the newest token again."""
+    monkeypatch.setattr(acceptance, "ROWS", rows)
+    target = CausalLM(model("llama"))
+    text, width = prompt(12), target.own.norm.shape[0]
+    whole = ModelDrafter(EarlyExitModel(target, 2))
+    record = record_acceptance(target, whole, text, start=start)
+    assert record.beta == pytest.approx([1.0] * (12 - start), abs=1e-12)
+    zeros = torch.zeros(2, width, width, dtype=torch.float64)
+    again = MedusaDrafter(target, MedusaHeads(zeros, zeros[..., 0]))
+    p = [target.model(torch.tensor([text])).logits[0].softmax(-1)]
+    p = torch.cat([torch.zeros(1, target.vocab_size).double(), *p])
+    expected = torch.minimum(p[:-1], p[1:]).sum(-1)[start - 1 : -1]
+    record = record_acceptance(target, again, text, start=start)
+    assert record.beta == pytest.approx(expected.tolist(), abs=1e-10)
 
 
 def test_sampling_shapes_both_sides():

@@ -209,7 +209,7 @@ def test_prompts_of_the_pairs():
     assert list(found.drafters) == list(pair.drafters) and "lookup" in found.drafters
     assert found.drafters["default"] is not None and found.chosen(plan()) == "default"
     assert pair.decode(subject_of(pair, ["code"]).prompts["code"][0]).startswith("def add(")
-    assert list(CHAT) == ["story", "explanation", "code", "copy"]
+    assert list(CHAT) == ["story", "explanation", "code", "copy", "edit"]
     with pytest.raises(ValueError, match="no kind of text 'poem' for storyworld"):
         subject_of(pair, ["poem"])
 
@@ -246,11 +246,7 @@ def test_the_json_has_every_section_and_every_repeat(whole_run):
                 assert rate == pytest.approx(n / s) and times == pytest.approx(rate / base)
     assert [row["name"] for row in numbers["gammas"]["kinds"]["first"]] == ["plain", "1", "3"]
     assert [entry["size"] for entry in numbers["batches"]["sizes"]] == [1, 2]
-    assert set(numbers["loop"]["shares"]) == {
-        "plain",
-        "speculative, other",
-        "speculative, lookup",
-    }
+    assert set(numbers["loop"]["shares"]) == {"plain", "speculative, other"}
     assert all(share > 0 for shares in numbers["loop"]["shares"].values() for share in shares)
     machine = numbers["machine"]
     assert machine["torch"] == torch.__version__ and machine["dtype"] == "float32"

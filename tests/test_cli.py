@@ -237,13 +237,20 @@ def test_the_advice_says_what_a_token_then_costs(capsys):
     assert "arithmetic" not in capsys.readouterr().out  # no draft pays
 
 
-def test_c_hat_is_the_share_of_the_parameters():
+def test_c_hat_is_the_share_of_what_a_token_is_multiplied_with():
     pair = load_pair("storyworld")
-    draft, target = (
-        sum(weight.numel() for weight in network.model.parameters())
-        for network in (pair.drafters["default"].model, pair.target)
+
+    def maps(network, layers):
+        config = network.config
+        width, inner = config.hidden_size, config.intermediate_size
+        return layers * (4 * width**2 + 3 * width * inner) + width * config.vocab_size
+
+    target, draft = pair.target.model, pair.drafters["default"].model.model
+    assert _c_hat(pair.target, pair.drafters["default"]) == maps(draft, 1) / maps(target, 24)
+    exit_layers = pair.drafters["exit"].model.layers
+    assert _c_hat(pair.target, pair.drafters["exit"]) == maps(target, exit_layers) / maps(
+        target, 24
     )
-    assert _c_hat(pair.target, pair.drafters["default"]) == draft / target
     assert _c_hat(pair.target, pair.drafters["weak"]) == 0
 
 

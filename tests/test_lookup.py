@@ -173,6 +173,7 @@ def test_a_copy_may_be_longer_than_what_the_other_drafts():
     both = LookupElse(LookupDrafter(V, 2, 2), TableDrafter(random_table(V).function, V), limit=2)
     copied = both.propose([1, 2, 3, 4, 1, 2], 4, Sampling(), Seeded(0))
     assert copied.tokens.tolist() == [3, 4, 1, 2]
+    both.rollback(0)
     assert len(both.propose([1, 2, 3, 1, 2, 4], 4, Sampling(), Seeded(0)).tokens) == 2
     with pytest.raises(ValueError, match="limit must be a whole number") as error:
         LookupElse(LookupDrafter(V), both.other, 0)

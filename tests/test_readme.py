@@ -39,8 +39,8 @@ def test_first_thing_is_the_two_commands():
 
 def test_make_targets_exist():
     makefile = (ROOT / "Makefile").read_text()
-    targets = set(re.findall(r"^([a-z-]+):", makefile, re.MULTILINE))
-    assert set(re.findall(r"(?:^|`)make ([a-z-]+)", README, re.MULTILINE)) <= targets
+    targets = set(re.findall(r"^([a-z0-9-]+):", makefile, re.MULTILINE))
+    assert set(re.findall(r"(?:^|`)make ([a-z0-9-]+)", README, re.MULTILINE)) <= targets
 
 
 def test_commands_exist(capsys):

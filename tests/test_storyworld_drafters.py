@@ -14,6 +14,9 @@ from unittest import mock
 import pytest
 
 from specdec_core import (
+    LookupDrafter,
+    LookupElse,
+    ModelDrafter,
     Randomness,
     Result,
     Sampling,
@@ -42,6 +45,8 @@ PROMPTS = {
     "lookup": "def add(a, b):\n    total = a + b\n    return total\n\ndef add(",
     "exit": STORY + " fox named Tim. One day,",
     "medusa": CODE,
+    "look-up, else distilled": "def add(a, b):\n    total = a + b\n    return total\n\ndef add(",
+    "distilled, until it is unsure": STORY + " dragon. The",
 }
 # Far apart, so that drafts are rejected often however well the draft fits, and mistakes show.
 WARM, COLD = Sampling(2.0, top_k=2), Sampling(0.1, top_k=2)
@@ -51,7 +56,15 @@ COOL = dict.fromkeys(("mismatched", "medusa"), Sampling(0.3, top_k=2))
 
 @pytest.fixture(scope="module")
 def pair() -> Pair:
-    return load_pair("storyworld", dtype="float64")
+    """With two drafters more, made of those that are bundled."""
+    pair = load_pair("storyworld", dtype="float64")
+    distilled, vocab = pair.drafters["distilled"], pair.target.vocab_size
+    both = LookupElse(LookupDrafter(vocab, 3, 2), distilled)
+    stopping = ModelDrafter(distilled.model, vocab, stop_below=0.9)
+    pair.drafters |= {
+        "look-up, else distilled": both, "distilled, until it is unsure": stopping,
+    }  # fmt: skip
+    return pair
 
 
 def writer(pair: Pair, name: str, tokens: int, stats: Counter) -> Callable:

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
-from specdec_core.drafters import Drafter, ModelDrafter
+from specdec_core.drafters import Drafter, EarlyExitModel, MedusaDrafter, ModelDrafter
 from specdec_core.lab.checks import check_whole
 from specdec_core.models import LanguageModel
 from specdec_core.randomness import Seeded, upload
@@ -115,8 +115,25 @@ def _draft_rows(
     if hasattr(draft, "forward"):
         return _model_rows(draft, text, start, sampling, draft.vocab_size)
     if getattr(type(draft), "propose", None) is ModelDrafter.propose:
-        return _model_rows(draft.model, text, start, sampling, draft.vocab_size)
+        shared = isinstance(draft.model, EarlyExitModel)
+        model = draft.model.fresh() if shared else draft.model
+        return _model_rows(model, text, start, sampling, draft.vocab_size)
+    if isinstance(draft, MedusaDrafter):
+        return _head_rows(MedusaDrafter(draft.target.fresh(), draft.heads), text, start, sampling)
     return _proposed_rows(draft, text, start, sampling)
+
+
+def _head_rows(
+    drafter: MedusaDrafter, text: Sequence[int], start: int, sampling: Sampling
+) -> Iterator[Tensor]:
+    """q of the first head at each position; its target, which nobody else reads, goes along."""
+    for first, last in _blocks(text, start):
+        rows = []
+        for position in range(first, last):
+            if position > 1:
+                drafter.target.forward(text[drafter.target.length : position - 1])
+            rows.append(_first_q(drafter, text[:position], sampling))
+        yield torch.stack(rows)
 
 
 def _proposed_rows(
@@ -124,15 +141,19 @@ def _proposed_rows(
 ) -> Iterator[Tensor]:
     """q of the first draft at each position, zeros where the drafter proposes nothing."""
     drafter.rollback(0)
-    randomness, nothing = Seeded(0), torch.zeros(drafter.vocab_size, dtype=torch.float64)
     for first, last in _blocks(text, start):
         rows = []
         for position in range(first, last):
-            q = drafter.propose(text[:position], 1, sampling, randomness).probs
+            rows.append(_first_q(drafter, text[:position], sampling))
             drafter.rollback(position)  # the text goes on with its own token
-            rows.append(q[0].double().cpu() if len(q) else nothing)
         yield torch.stack(rows)
     drafter.rollback(0)
+
+
+def _first_q(drafter: Drafter, text: Sequence[int], sampling: Sampling) -> Tensor:
+    """q of the first draft after `text`; zeros where nothing is proposed."""
+    q = drafter.propose(text, 1, sampling, Seeded(0)).probs
+    return q[0].double().cpu() if len(q) else torch.zeros(drafter.vocab_size).double()
 
 
 def _likeliest(rows: Tensor) -> list[Top]:

@@ -19,7 +19,7 @@ from transformers import AutoModelForCausalLM, PretrainedConfig
 from specdec_core.drafters import Drafter
 from specdec_core.lab.checks import check_whole
 from specdec_core.lab.measure import draft_network
-from specdec_core.models import CausalLM
+from specdec_core.models import CausalLM, LanguageModel
 from specdec_core.randomness import Seeded
 from specdec_core.request import check_gamma
 from specdec_core.sampling import Sampling
@@ -53,30 +53,50 @@ def memory_bill(target: CausalLM, drafter: Drafter, gamma: int) -> list[Bill]:
     bill = _model_bill("target", target)
     draft = draft_network(drafter)
     if draft is not None:
-        shared = draft.model is target.model
-        bill += [
-            line for line in _model_bill("draft", draft) if not (shared and "weights" in line.what)
-        ]
+        bill += [line for line in _model_bill("draft", draft, beside=target) if line.predicted]
     return [
         *bill,
         Bill(f"activations of {rows} rows, roughly", activation_bytes(target, rows), peak),
     ]
 
 
-def _model_bill(side: str, lm: CausalLM) -> list[Bill]:
+def _model_bill(side: str, lm: CausalLM, beside: CausalLM | None = None) -> list[Bill]:
+    """beside: a model whose weights are there anyway; those it shares are not counted again."""
     config, length = lm.model.config, lm.max_length
-    # Parameters may be views of one piece of memory: each piece counts once.
-    held = {
-        w.untyped_storage().data_ptr(): w.untyped_storage().nbytes() for w in lm.model.parameters()
-    }
+    there = _pieces(beside) if beside else {}
+    own = [w for w in lm.model.parameters() if w.untyped_storage().data_ptr() not in there]
+    predicted = weight_bytes(config, lm.dtype)
+    if len(own) < len(list(lm.model.parameters())):
+        predicted = sum(w.numel() for w in own) * lm.dtype.itemsize
+    held = {piece: size for piece, size in _pieces(lm).items() if piece not in there}
     return [
-        Bill(f"{side} weights", weight_bytes(config, lm.dtype), sum(held.values())),
+        Bill(f"{side} weights", predicted, sum(held.values())),
         Bill(
             f"{side} cache of {length:,} tokens",
             cache_bytes(config, length, lm.dtype),
             lm.cache_bytes,
         ),
     ]
+
+
+def _pieces(lm: CausalLM) -> dict[int, int]:
+    """Where its weights lie, and how long: parameters may be views of one piece of memory."""
+    storages = (w.untyped_storage() for w in lm.model.parameters())
+    return {storage.data_ptr(): storage.nbytes() for storage in storages}
+
+
+def step_weights(model: LanguageModel) -> int:
+    """Weights that one token is multiplied with in a step, about half its operations.
+
+    Of a model our own forward runs, those of its layers and its head; of another, all parameters.
+    """
+    own = getattr(model, "own", None)
+    if own is None:
+        network = getattr(model, "model", None)
+        return count_parameters(network.config) if network is not None else 0
+    maps = ("qkv", "out", "gate_up", "down")
+    layers = [getattr(layer, name).weight.numel() for layer in own.layers for name in maps]
+    return sum(layers) + own.head.weight.numel()
 
 
 def weight_bytes(config: PretrainedConfig, dtype: torch.dtype) -> int:

@@ -17,16 +17,17 @@ PLACES = (
 )  # fmt: skip
 THINGS = (
     "a broken clock", "a silver coin", "a small promise", "a brave choice", "a secret door",
-    "a rainy day", "a birthday cake", "a lost key", "a red umbrella", "an old map", "a blue bicycle",
-    "a letter", "a music box", "a paper boat", "a missing button", "a warm coat", "a strange noise",
-    "a new friend", "a jar of honey", "a long journey",
+    "a rainy day", "a birthday cake", "a lost key", "a red umbrella", "an old map",
+    "a blue bicycle", "a letter", "a music box", "a paper boat", "a missing button", "a warm coat",
+    "a strange noise", "a new friend", "a jar of honey", "a long journey",
 )  # fmt: skip
 SUBJECTS = (
     "the moon", "gravity", "rain", "volcanoes", "photosynthesis", "magnets", "light", "sound",
     "computers", "maps", "bees", "averages", "fractions", "probability", "the ocean", "earthquakes",
     "electricity", "the heart", "vaccines", "money", "rivers", "dinosaurs", "recycling", "sleep",
-    "the internet", "batteries", "plants", "the seasons", "glaciers", "bridges", "rainbows", "bread",
-    "aeroplanes", "stars", "languages", "history", "friendship", "salt", "wind", "microscopes",
+    "the internet", "batteries", "plants", "the seasons", "glaciers", "bridges", "rainbows",
+    "bread", "aeroplanes", "stars", "languages", "history", "friendship", "salt", "wind",
+    "microscopes",
 )  # fmt: skip
 TASKS = (
     "returns the median of a list", "reverses a string", "counts the vowels in a text",
@@ -38,6 +39,20 @@ TASKS = (
     "sorts a list of pairs by the second entry", "counts how often each word occurs",
     "flattens a nested list", "finds the common elements of two lists",
 )  # fmt: skip
+QUESTIONS = (
+    "the sky is blue", "leaves change colour in autumn", "ice floats on water", "cats purr",
+    "we have leap years", "bread rises", "the sea is salty", "birds migrate", "onions make us cry",
+    "metal feels colder than wood", "we dream", "the moon changes its shape", "soap removes grease",
+    "planes can fly", "some people are left-handed", "honey does not spoil", "we yawn",
+    "thunder follows lightning", "tea cools down", "roads have speed limits", "prices rise",
+    "countries have flags", "deserts are cold at night", "trees have rings",
+)  # fmt: skip
+MACHINES = (
+    "a refrigerator", "a bicycle", "a microwave oven", "a compass", "a camera", "a thermometer",
+    "a washing machine", "a telescope", "a lift", "a clock", "a radio", "a solar panel",
+    "a vaccine", "an engine", "a search engine", "a bank", "a library", "a power station",
+    "a parachute", "a lock", "a pencil", "a toaster", "a submarine", "a traffic light",
+)  # fmt: skip
 PEOPLE = ("a friend", "my manager", "a neighbour", "my teacher", "a customer", "my landlord")
 
 TEMPLATES = {
@@ -47,20 +62,41 @@ TEMPLATES = {
         "Write a short story with simple sentences. It is about {who} {where}, and it has {what} "
         "in it.",
         "Tell a short bedtime story about {who} and {what}.",
+        "Tell me a story about {what}.",
+        "Tell me a short story about {who} and {rival}.",
+        "Write a story that begins with {what} and ends {where}.",
+        "Write a poem about {subject}.",
+        "Write a dialogue between {who} and {rival} about {what}.",
+        "Describe a day in the life of {who}.",
     ),
     "explanation": (
         "Explain {subject} to a ten year old.",
         "What is {subject}? Answer in a few sentences.",
         "Give me five facts about {subject}.",
         "Make a short list of tips about {subject}.",
+        "Why is it that {question}?",
+        "Explain why {question}.",
+        "How does {machine} work?",
+        "Explain how {machine} works.",
+        "What is the difference between {subject} and {other}?",
+        "Tell me about the history of {machine}.",
+        "Who needs {machine}, and what for?",
+        "I have an exam about {subject}. What should I know?",
     ),
     "code": (
         "Write a Python function that {task}.",
         "Write a Python function that {task}, and show how to call it.",
+        "Write a function in JavaScript that {task}.",
+        "Write a Python class for {machine} with two methods.",
+        "How do I write a program that {task}?",
+        "Write a test for a Python function that {task}.",
     ),
     "e-mail": (
         "Write an email to {person} about {what}.",
         "Write a polite email to {person} about {subject}.",
+        "Write a short letter to {person} in which you apologise for {what}.",
+        "Write a note that invites {person} to a talk about {subject}.",
+        "Write an answer to {person} who has lost {what}.",
     ),
 }
 KINDS = tuple(TEMPLATES)
@@ -68,7 +104,10 @@ KINDS = tuple(TEMPLATES)
 
 def request(rng: random.Random, kind: str) -> str:
     """One request of a kind, drawn with `rng`."""
+    who, rival = rng.sample(CHARACTERS, 2)
+    subject, other = rng.sample(SUBJECTS, 2)
     return rng.choice(TEMPLATES[kind]).format(
-        who=rng.choice(CHARACTERS), where=rng.choice(PLACES), what=rng.choice(THINGS),
-        subject=rng.choice(SUBJECTS), task=rng.choice(TASKS), person=rng.choice(PEOPLE),
+        who=who, rival=rival, where=rng.choice(PLACES), what=rng.choice(THINGS), subject=subject,
+        other=other, task=rng.choice(TASKS), person=rng.choice(PEOPLE),
+        question=rng.choice(QUESTIONS), machine=rng.choice(MACHINES),
     )  # fmt: skip

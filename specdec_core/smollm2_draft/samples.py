@@ -1,35 +1,29 @@
-"""Conversations that SmolLM2 writes itself, at temperature 1: what its draft learns from.
+"""Conversations that SmolLM2 writes itself: what its draft learns from.
 
-Each shard is one batch, drawn from seeds of its own, so an interrupted run goes on where it was.
+Each shard is one batch, drawn from seeds of its own, so an interrupted run goes on where it was. A
+draft meets the texts of every temperature, and those of a low one look unlike those of a high one.
 """
 
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
 from pathlib import Path
-from typing import NamedTuple
 
 import torch
-from safetensors.torch import load_file, save_file
+from safetensors.torch import save_file
 from torch import Tensor
 from tqdm import tqdm
 
 from specdec_core.batch import autoregressive_decode_batch
 from specdec_core.pairs import Pair
 from specdec_core.randomness import Seeded
+from specdec_core.sampling import Sampling
 
 from .prompts import KINDS, request
 
 BATCH = 96  # conversations in a shard
 NEW_TOKENS = 220  # at most, in each
-
-
-class Conversation(NamedTuple):
-    """tokens: int64 [n], the request in its chat template and the answer. answer: where it begins."""
-
-    tokens: Tensor
-    answer: int
+TEMPERATURES = (1.0, 0.0, 0.6)  # of the shards, in turn
 
 
 def write_samples(pair: Pair, folder: Path, shards: int) -> None:
@@ -53,7 +47,8 @@ def _shard(pair: Pair, number: int) -> dict[str, Tensor]:
     rng = random.Random(number)
     prompts = [pair.encode(request(rng, KINDS[i % len(KINDS)]), chat=True) for i in range(BATCH)]
     results = autoregressive_decode_batch(
-        pair.target, prompts, max_new_tokens=NEW_TOKENS, stop_tokens=pair.stop_tokens,
+        pair.target, prompts, sampling=Sampling(TEMPERATURES[number % len(TEMPERATURES)]),
+        max_new_tokens=NEW_TOKENS, stop_tokens=pair.stop_tokens,
         randomness=[Seeded(number * BATCH + i) for i in range(BATCH)], record="stats",
     )  # fmt: skip
     texts = [[*prompt, *out.tokens] for prompt, out in zip(prompts, results, strict=True)]
@@ -62,12 +57,3 @@ def _shard(pair: Pair, number: int) -> dict[str, Tensor]:
         "lengths": torch.tensor([len(text) for text in texts], dtype=torch.int32),
         "answers": torch.tensor([len(prompt) for prompt in prompts], dtype=torch.int32),
     }
-
-
-def read_samples(folder: Path) -> Iterator[Conversation]:
-    """Every conversation in `folder`, shard by shard."""
-    for path in sorted(folder.glob("conversations-*.safetensors")):
-        shard = load_file(path)
-        texts = shard["tokens"].long().split(shard["lengths"].tolist())
-        for text, answer in zip(texts, shard["answers"].tolist(), strict=True):
-            yield Conversation(text, answer)

@@ -38,6 +38,7 @@ CHAT = {
         "Write a Python function that reverses the words of a sentence.",
     ],
     "copy": [f"Repeat this text word for word:\n\n{PASSAGE}"],
+    "edit": [f"Repeat this text, but write tower instead of lighthouse:\n\n{PASSAGE}"],
 }
 # For a model without a chat template, texts to go on with.
 BEGINNINGS = {
@@ -52,7 +53,8 @@ BEGINNINGS = {
 class Plan:
     """The settings of a run.
 
-    gamma: drafted tokens a round; lookup_gamma: for look-up in the text, whose drafts cost nothing.
+    gamma: drafted tokens a round; lookup_gamma: for look-up in the text, whose drafts cost nothing,
+    alone or with a model that drafts where there is none.
     gammas, batches: what the sweeps go through. sections: which tables are made. draft: the drafter
     of the sweeps, None for the pair's first that is not the target itself. threads: of torch, for
     every row; None for as many as the target is fastest in.

@@ -42,27 +42,21 @@ def method_rows(subject: Subject, plan: Plan, work: Work) -> list[Row]:
 
 
 def gamma_of(drafter: str, plan: Plan) -> int:
-    return plan.lookup_gamma if drafter == LOOKUP else plan.gamma
+    return plan.lookup_gamma if drafter.startswith(LOOKUP) else plan.gamma
 
 
 def _peer_rows(subject: Subject, plan: Plan, work: Work) -> list[Row]:
     target, rows = subject.target, []
     if work.temperature > 0:
         rows.append(peers.generate_row(target, work, own_defaults=True))
-    networks = {
-        name: network
-        for name, drafter in subject.rows(plan).items()
-        if (network := draft_network(drafter)) is not None
-    }
-    for name, network in networks.items():
+    name = subject.chosen(plan)
+    network = draft_network(subject.drafters[name])
+    if network is not None:
         rows.append(peers.assisted_row(name, target, network, work, plan.gamma))
-    first = subject.chosen(plan)
-    first = first if first in networks else next(iter(networks), None)
-    if first is not None:
-        rows.append(peers.assisted_row(first, target, networks[first], work, None))
+        rows.append(peers.assisted_row(name, target, network, work, None))
     rows.append(peers.lookup_row(target, work, plan.lookup_gamma))
-    if first is not None and peers.flashspec_version() and target.dtype != torch.float64:
-        rows += peers.flashspec_rows(first, target, networks[first], work, plan.gamma)
+    if network is not None and peers.flashspec_version() and target.dtype != torch.float64:
+        rows += peers.flashspec_rows(name, target, network, work, plan.gamma)
     return rows
 
 
@@ -102,10 +96,10 @@ def batches(subject: Subject, plan: Plan, progress: Progress) -> dict:
 
 
 def loop(subject: Subject, plan: Plan, progress: Progress) -> dict:
-    """Loop efficiency of plain decoding and of each drafter: kind, and name -> shares."""
-    kind = next(iter(subject.prompts))
+    """Loop efficiency of plain decoding and of the chosen drafter: kind, and name -> shares."""
+    kind, chosen = next(iter(subject.prompts)), subject.chosen(plan)
     work, shares = subject.work(plan, kind), {}
-    for name, drafter in {"plain": None, **subject.rows(plan)}.items():
+    for name, drafter in {"plain": None, chosen: subject.drafters[chosen]}.items():
         progress(f"loop, {name}")
         label = name if drafter is None else f"speculative, {name}"
         shares[label] = loop_efficiency(

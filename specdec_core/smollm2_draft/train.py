@@ -1,0 +1,248 @@
+"""Distil a draft for SmolLM2: `python -m specdec_core.smollm2_draft.train`, hours on two cores.
+
+SmolLM2 writes conversations, its hidden rows are computed once and kept, and two layers learn its
+distribution from them. Every part goes on where an interrupted run left it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shutil
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import torch
+from safetensors.torch import load_file, save_file
+from torch import Tensor, nn
+from torch.nn.utils.rnn import pad_sequence
+from tqdm import tqdm
+from transformers import LlamaForCausalLM, LlamaModel
+
+from specdec_core.pairs import load_pair
+
+from .network import FILE, WEIGHTS, trainable_body, trained_tensors
+from .samples import write_samples
+from .states import states_path, write_states
+
+FOLDER = Path("build/smollm2_draft")
+SHARDS = 48  # of 96 conversations
+HEAD_IDS = 8192
+HELD_OUT = 3  # shards, one of each temperature
+ROWS, PEAK, WARM_UP = 16, 1e-3, 100
+REPORT_EVERY = 200  # steps
+
+
+class Lesson(NamedTuple):
+    """A batch. ids: int64 [B, n]. hidden: bfloat16 [m, width] and log_total float32 [m], of the m
+    positions that count, which `counts` bool [B, n] marks: those of the answers."""
+
+    ids: Tensor
+    hidden: Tensor
+    log_total: Tensor
+    counts: Tensor
+
+
+class Text(NamedTuple):
+    """One conversation and its teacher states. answer: where the answer begins."""
+
+    ids: Tensor
+    hidden: Tensor
+    log_total: Tensor
+    answer: int
+
+
+def read_texts(paths: list[Path]) -> list[Text]:
+    """Conversations of these shards, with their states."""
+    texts = []
+    for path in paths:
+        shard, states = load_file(path), load_file(states_path(path))
+        lengths = shard["lengths"].tolist()
+        columns = (shard["tokens"].long(), states["hidden"], states["log_total"])
+        parts = zip(*(c.split(lengths) for c in columns), shard["answers"].tolist(), strict=True)
+        texts += [Text(*part) for part in parts]
+    return texts
+
+
+def lessons(texts: list[Text], seed: int, skip: int = 0) -> Iterator[Lesson]:
+    """Batches without end, each pass in an order of its own; `skip` of them are left out."""
+    generator = torch.Generator().manual_seed(seed)
+    while True:
+        order = torch.randperm(len(texts), generator=generator)
+        for which in order[: len(texts) // ROWS * ROWS].split(ROWS):
+            if skip:
+                skip -= 1
+                continue
+            yield lesson([texts[i] for i in which])
+
+
+def lesson(texts: list[Text]) -> Lesson:
+    counts = [torch.arange(len(text.ids)) >= text.answer - 1 for text in texts]
+    for one in counts:
+        one[-1] = False  # what follows the last token was not written
+    parts = zip(texts, counts, strict=True)
+    hidden, total = zip(*((t.hidden[c], t.log_total[c]) for t, c in parts), strict=True)
+    ids = pad_sequence([text.ids for text in texts], batch_first=True)
+    return Lesson(ids, torch.cat(hidden), torch.cat(total), pad_sequence(counts, batch_first=True))
+
+
+def compare(
+    rows: Tensor, hidden: Tensor, log_total: Tensor, head: Tensor
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Slope of the mean cross-entropy of the draft's rows [m, width]; overlap and agreement [m].
+
+    The cross-entropy is -sum p log q over the short head's ids alone, where p sums to less than
+    one; its slope in the logits is q sum(p) - p, written out so that p and q are made once.
+    overlap: sum min(p, q), the acceptance. agreement: whether the likeliest tokens are the same.
+    """
+    p = ((hidden @ head.T).float() - log_total[:, None]).exp()
+    logits = (rows @ head.T).float()
+    q = logits.softmax(-1)
+    slope = (q * p.sum(-1, keepdim=True) - p).to(rows.dtype) @ head / rows.shape[0]
+    return slope, torch.minimum(p, q).sum(-1), p.argmax(-1) == q.argmax(-1)
+
+
+def compiled(function: Callable) -> Callable:
+    """Compiled where there is a C++ compiler: about three times as fast, else the same."""
+    found = any(shutil.which(name) for name in ("g++", "clang++", "cl"))
+    return torch.compile(function, dynamic=True) if found else function
+
+
+def rate_at(step: int, steps: int) -> float:
+    """Warm-up, then constant; the second half falls linearly to 2 %."""
+    return PEAK * min(1.0, (step + 1) / WARM_UP, max(0.02, 2 * (1 - step / steps)))
+
+
+class Student:
+    """A body in training, the head it is judged by, and the state it is saved with."""
+
+    def __init__(self, teacher: LlamaForCausalLM, ids: Tensor) -> None:
+        self.body: LlamaModel = trainable_body(teacher)
+        self.ids = ids
+        self.head = teacher.lm_head.weight.detach()[ids].to(torch.bfloat16)
+        self.trained = [p for p in self.body.parameters() if p.requires_grad]
+        self.optimizer = torch.optim.AdamW(
+            self.trained, lr=PEAK, betas=(0.9, 0.98), weight_decay=0.01, fused=True
+        )
+        self._body, self._compare = compiled(self.body), compiled(compare)
+
+    def judge(self, batch: Lesson) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """The draft's rows, and what `compare` says of them."""
+        with torch.autocast("cpu", torch.bfloat16):
+            hidden = self._body(batch.ids, use_cache=False).last_hidden_state
+        rows = hidden.to(torch.bfloat16)[batch.counts]
+        return rows, *self._compare(rows.detach(), batch.hidden, batch.log_total, self.head)
+
+    def learn(self, batch: Lesson, rate: float) -> float:
+        """One step; returns the mean acceptance before it."""
+        for group in self.optimizer.param_groups:
+            group["lr"] = rate
+        rows, slope, overlap, _ = self.judge(batch)
+        rows.backward(slope)
+        nn.utils.clip_grad_norm_(self.trained, 1.0)
+        self.optimizer.step()
+        self.optimizer.zero_grad()
+        return overlap.mean().item()
+
+    @torch.no_grad()
+    def acceptance(self, texts: list[Text]) -> tuple[float, float]:
+        """Mean sum min(p, q), and the share of equal argmaxes, after prefixes of these texts."""
+        found = [self.judge(lesson(texts[i : i + ROWS])) for i in range(0, len(texts), ROWS)]
+        overlap, same = (torch.cat([one[i] for one in found]).float() for i in (2, 3))
+        return overlap.mean().item(), same.mean().item()
+
+    def save(self, path: Path, step: int, seconds: float) -> None:
+        state = {f"body.{i}": p.detach() for i, p in enumerate(self.trained)}
+        for i, slots in self.optimizer.state_dict()["state"].items():
+            state |= {f"optimizer.{i}.{name}": slot for name, slot in slots.items()}
+        state["progress"] = torch.tensor([step, seconds], dtype=torch.float64)
+        save_file(state, path.with_suffix(".unfinished"))
+        path.with_suffix(".unfinished").replace(path)
+
+    def load(self, path: Path) -> tuple[int, float]:
+        """Go on from a saved state; returns steps done and seconds spent, 0 and 0 without one."""
+        if not path.exists():
+            return 0, 0.0
+        state = load_file(path)
+        slots: dict[int, dict[str, Tensor]] = {}
+        with torch.no_grad():
+            for i, parameter in enumerate(self.trained):
+                parameter.copy_(state[f"body.{i}"])
+        for name in state:
+            if name.startswith("optimizer."):
+                _, i, slot = name.split(".")
+                slots.setdefault(int(i), {})[slot] = state[name]
+        groups = self.optimizer.state_dict()["param_groups"]
+        self.optimizer.load_state_dict({"state": slots, "param_groups": groups})
+        step, seconds = state["progress"].tolist()
+        return int(step), seconds
+
+
+def frequent_ids(texts: list[Text], count: int, vocab: int) -> Tensor:
+    """The most frequent ids of the answers, ascending."""
+    seen = torch.cat([text.ids[text.answer :] for text in texts]).bincount(minlength=vocab)
+    return seen.topk(count).indices.sort().values
+
+
+def distil(teacher: LlamaForCausalLM, folder: Path, steps: int) -> None:
+    """Train on all shards of `folder` but the last few, and write the weights and their card."""
+    paths = sorted(folder.glob("conversations-*.safetensors"))
+    learnt, held_out = read_texts(paths[:-HELD_OUT]), read_texts(paths[-HELD_OUT:])
+    student = Student(teacher, frequent_ids(learnt, HEAD_IDS, teacher.config.vocab_size))
+    seconds = _run(student, learnt, held_out, folder / "checkpoint.safetensors", steps)
+    overlap, same = student.acceptance(held_out)
+    WEIGHTS.mkdir(exist_ok=True)
+    save_file(trained_tensors(student.body, student.ids), FILE)
+    card = {
+        "note": "acceptance: mean sum min(p, q) at temperature 1, and how often both have the same "
+        "likeliest token, over the answers of conversations that were not trained on.",
+        "conversations": len(learnt),
+        "tokens": sum(len(text.ids) for text in learnt),
+        "steps": steps,
+        "conversations_a_step": ROWS,
+        "training_seconds": round(seconds),
+        "held_out": {
+            "conversations": len(held_out),
+            "acceptance": round(overlap, 4),
+            "same_likeliest": round(same, 4),
+        },
+    }
+    (WEIGHTS / "card.json").write_text(json.dumps(card, indent=1) + "\n")
+
+
+def _run(
+    student: Student, learnt: list[Text], held_out: list[Text], checkpoint: Path, steps: int
+) -> float:
+    """All steps that are not done yet; returns the seconds that all took."""
+    done, spent = student.load(checkpoint)
+    started = time.perf_counter() - spent
+    stream = lessons(learnt, seed=5, skip=done)
+    bar = tqdm(range(done, steps), initial=done, total=steps, unit="step", desc="draft")
+    for step in bar:
+        acceptance = student.learn(next(stream), rate_at(step, steps))
+        bar.set_postfix(acceptance=f"{acceptance:.3f}")
+        if (step + 1) % REPORT_EVERY == 0 or step + 1 == steps:
+            spent = time.perf_counter() - started
+            student.save(checkpoint, step + 1, spent)
+            overlap, same = student.acceptance(held_out)
+            tqdm.write(f"step {step + 1}: acceptance {overlap:.3f}, same likeliest {same:.3f}")
+    return spent
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="Distil a draft for SmolLM2-135M-Instruct.")
+    parser.add_argument("--folder", type=Path, default=FOLDER, help="conversations and states")
+    parser.add_argument("--shards", type=int, default=SHARDS, help="of 96 conversations")
+    parser.add_argument("--steps", type=int, default=3000, help="of 16 conversations")
+    options = parser.parse_args()
+    pair = load_pair("smollm2", dtype="bfloat16", max_length=1024)
+    write_samples(pair, options.folder, options.shards)
+    teacher = pair.target.model
+    write_states(teacher, options.folder)
+    distil(teacher.float(), options.folder, options.steps)
+
+
+if __name__ == "__main__":
+    main()
