@@ -80,7 +80,7 @@ def draw_strips(
     for i, strip in enumerate(panels):
         body += _panel(strip, FIRST_TOP + i * NEXT_TOP, slot, page, position)
     body += _positions(page, ends, slot) + _means(everything, panels)
-    top = max(ends + 44, FIRST_TOP + 34 * len(everything) + 8)
+    top = max(ends + 44, FIRST_TOP + _step(everything) * len(everything) + 8)
     body += _text(one, position, top)
     floor = top + 66
     columns = _columns(one, second, position)
@@ -186,11 +186,17 @@ def _positions(page: range, y: float, slot: float) -> str:
     return "".join(parts) + svg_text(RIGHT + 18, y + 17, "position", 11, MUTED)
 
 
+def _step(everything: Sequence[Strip]) -> float:
+    """From one mean to the next: closer from eight on, so that they end above the text."""
+    return min(34, round(240 / len(everything), 1))
+
+
 def _means(everything: Sequence[Strip], panels: Sequence[Strip]) -> str:
     """The one number of each record, which hides all this."""
     parts = [svg_text(SIDE, FIRST_TOP - 8, "mean acceptance", 12, font_weight="bold")]
+    step = _step(everything)
     for i, strip in enumerate(everything):
-        y, mean = FIRST_TOP + 34 * i, strip.record.mean
+        y, mean = FIRST_TOP + step * i, strip.record.mean
         bold = {"font_weight": "bold"} if strip in panels else {}
         body = (
             f'<rect x="{SIDE}" y="{y:g}" width="{EDGE - SIDE}" height="30" fill="{PAPER}"/>'

@@ -29,23 +29,31 @@ from specdec_core.lab.exercises.chapter_08 import (
     check_best_gamma,
     check_expected_tokens,
 )
+from specdec_core.lab.exercises.chapter_09 import (
+    check_best_draft,
+    check_drafts_in_round,
+    check_look_up,
+)
 from specdec_core.lab.exercises.verdicts import compare_choice, compare_prediction
 from specdec_core.lab.exercises.whole_loop import check_my_decode
 
 __all__ = [
     "check_alpha_of_fraction",
+    "check_best_draft",
     "check_best_gamma",
     "check_count_kept",
     "check_cut_block",
     "check_distance",
     "check_draft_chain",
     "check_draft_one",
+    "check_drafts_in_round",
     "check_expected_acceptance",
     "check_expected_tokens",
     "check_find_fault",
     "check_greedy_loop",
     "check_greedy_verdict",
     "check_keep",
+    "check_look_up",
     "check_most_tokens",
     "check_my_decode",
     "check_one_token",
