@@ -12,7 +12,6 @@ from specdec_core import (
     EarlyExitModel,
     ModelDrafter,
     Round,
-    Sampling,
     Seeded,
     Trace,
     load_pair,
@@ -85,25 +84,6 @@ def test_a_drafter_is_billed_for_what_is_not_the_targets(pair):
     assert table.own_bytes(pair.target, untrained) == (0, 0)
     itself = ModelDrafter(pair.target.fresh())
     assert table.own_bytes(pair.target, itself) == (0, pair.target.cache_bytes)
-
-
-@pytest.mark.parametrize("name", ["exit", "medusa"])
-def test_alone_it_drafts_what_it_drafts_beside_the_target(pair, name):
-    """q of the first draft of each round, from the run and along the text that was written."""
-    drafter, prompt = pair.drafters[name], pair.encode("Once upon a time")
-    run = speculative_decode(
-        pair.target, drafter, prompt, gamma=3, max_new_tokens=12, randomness=Seeded(2)
-    ).trace
-    text, reader, where = [*prompt, *run.tokens], table.alone(drafter), len(prompt)
-    before = pair.target.length
-    for round in run.rounds:
-        if round.drafted:
-            q = reader.propose(text[:where], 1, Sampling(), Seeded(0)).probs[0]
-            assert q[round.drafted[0]].item() == pytest.approx(round.draft_prob[0], abs=1e-9)
-            reader.rollback(where)
-        where += len(round.emitted)
-    assert pair.target.length == before
-    assert table.alone(pair.drafter) is pair.drafter
 
 
 def row(name: str, rates: tuple, weights: int, cache: int, c: float, predicted: tuple, measured):

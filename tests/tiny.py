@@ -137,8 +137,8 @@ def sentence_of(error: BaseException) -> str:
 
 # Sentences may begin with the name of an argument.
 KNOWN_FIRST_WORDS = (
-    "gamma", "limit", "max_new_tokens", "max_length", "order", "record", "stop_strings", "stop_tokens",
-    "temperature", "top_k", "top_p",
+    "gamma", "limit", "max_new_tokens", "max_length", "order", "record", "stop_strings",
+    "stop_tokens", "temperature", "top_k", "top_p",
 )  # fmt: skip
 
 

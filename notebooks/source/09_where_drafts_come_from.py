@@ -146,8 +146,7 @@ print("medusa, by head:", card["medusa"]["acceptance_by_head"]["story"])
 # %%
 story = [*prompt, *counted["default"]["story"][0].tokens]
 seismograph({
-    name: acceptance.record_acceptance(
-        pair.target, drafter_table.alone(drafter), story, start=len(prompt))
+    name: acceptance.record_acceptance(pair.target, drafter, story, start=len(prompt))
     for name, drafter in pair.drafters.items()}, pair.decode)
 
 # %% [markdown]

@@ -18,7 +18,6 @@ from specdec_core.drafters import (
     Drafter,
     EarlyExitModel,
     MedusaDrafter,
-    ModelDrafter,
     NGramDrafter,
 )
 from specdec_core.lab.checks import check_whole
@@ -27,10 +26,9 @@ from specdec_core.lab.memory import cache_bytes, weight_bytes
 from specdec_core.lab.speed_model import Costs
 from specdec_core.lab.timing import fastest
 from specdec_core.models import CausalLM
-from specdec_core.randomness import Randomness, Seeded
+from specdec_core.randomness import Seeded
 from specdec_core.sampling import Sampling
 from specdec_core.trace import Stats, Trace
-from specdec_core.verify import Draft
 
 Traces = Mapping[str, Sequence[Trace]]  # kind of text -> runs
 
@@ -198,43 +196,6 @@ def own_bytes(target: CausalLM, drafter: Drafter) -> tuple[int, int]:
         norm = drafter.model.norm
         held = [] if norm is target.own.norm else [norm]
     return sum(tensor.numel() * tensor.itemsize for tensor in held), 0
-
-
-def alone(drafter: Drafter) -> Drafter:
-    """The same drafter beside a target of its own, so that it can read a text by itself.
-
-    An early exit and Medusa heads lean on what the verifying target has read; to record what they
-    would draft along a given text, they need one that nobody else moves. Others stay as they are.
-    """
-    if isinstance(drafter, MedusaDrafter):
-        return _ReadingHeads(drafter)
-    if isinstance(getattr(drafter, "model", None), EarlyExitModel):
-        return ModelDrafter(drafter.model.fresh())
-    return drafter
-
-
-class _ReadingHeads:
-    """Medusa heads on a fresh target that reads the context before each draft."""
-
-    max_length: int | None = None
-
-    def __init__(self, drafter: MedusaDrafter) -> None:
-        self._heads = MedusaDrafter(drafter.target.fresh(), drafter.heads)
-        self.vocab_size = drafter.vocab_size
-
-    @property
-    def length(self) -> int:
-        return self._heads.target.length
-
-    def propose(
-        self, context: Sequence[int], gamma: int, sampling: Sampling, randomness: Randomness
-    ) -> Draft:
-        if unread := context[self.length : -1]:
-            self._heads.target.forward(unread, keep=1)
-        return self._heads.propose(context, gamma, sampling, randomness)
-
-    def rollback(self, length: int) -> None:
-        self._heads.target.rollback(min(length, self.length))
 
 
 # --- The tables -----------------------------------------------------------------------------------

@@ -187,8 +187,8 @@ def _positions(page: range, y: float, slot: float) -> str:
 
 
 def _step(everything: Sequence[Strip]) -> float:
-    """From one mean to the next: closer from eight on, so that they end above the text."""
-    return min(34, round(240 / len(everything), 1))
+    """From one mean to the next: closer from seven on, so that they end above the axis."""
+    return min(34, round(230 / len(everything), 1))
 
 
 def _means(everything: Sequence[Strip], panels: Sequence[Strip]) -> str:
