@@ -233,15 +233,24 @@ def _show_mistake() -> None:
     print(f"a difference of {largest_difference(wrong, right):.2f}.")
 
 
+# Drafters that are no models of their own.
+NO_NETWORK = {
+    "weak": "an n-gram table, no network",
+    "lookup": "copies what followed the last tokens before: no network",
+    "exit": "the target's own first layer and its head",
+    "medusa": "four small heads on the target's last hidden state",
+}
+
+
 def _pairs(options: argparse.Namespace) -> int:
     print(
         "storyworld   bundled, works offline: a small invented world of stories, recipes and code"
     )
     card = storyworld_card()
-    for name in ("target", "default", "strong"):
-        rates = _rates(card.get(name, {}))
-        print(f"  {name:<10} {_size(WEIGHTS / name)}{rates}")
-    print(f"  {'weak':<10} an n-gram table, no network{_rates(card.get('weak', {}))}")
+    for name in ("target", "default", "strong", "distilled", "mismatched"):
+        print(f"  {name:<10} {_size(WEIGHTS / name)}{_rates(card.get(name, {}))}")
+    for name, what in NO_NETWORK.items():
+        print(f"  {name:<10} {what}{_rates(card.get(name, {}))}")
     if card:
         print("  (acceptance at temperature 1, from the card of the bundled weights)")
     folder = installed_folder()
@@ -250,7 +259,9 @@ def _pairs(options: argparse.Namespace) -> int:
     print(f"             {f'installed{origin}' if folder else 'not installed: run `make models`'}")
     if folder:
         print(f"  {'target':<10} {_size(folder)}")
-    print(f"  {'lookup':<10} copies what followed the last tokens before: no network")
+    print(f"  {'distilled':<10} two layers taught by the target, a head for its 8,192 usual tokens")
+    print(f"  {'lookup':<10} {NO_NETWORK['lookup']}")
+    print("  lookup else distilled: the one where the text repeats itself, else the other")
     print(f"  {'self':<10} the target as its own draft: all is accepted, nothing is gained")
     print("\nany other    specdec demo --target MODEL --draft MODEL, each a folder or a hub name")
     return 0
