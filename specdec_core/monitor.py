@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections import deque
 
-from specdec_core.sampling import is_whole
+from specdec_core.sampling import is_number, is_whole
 from specdec_core.trace import Round, ratio
 
 
@@ -50,7 +50,7 @@ class AcceptanceMonitor:
         window: int = 200,
     ) -> None:
         for name, rate in (("baseline", baseline), ("drop", drop)):
-            if rate is not None and not 0 < rate < 1:
+            if rate is not None and not (is_number(rate) and 0 < rate < 1):
                 raise ValueError(f"{name} must lie between 0 and 1, both left out, not {rate!r}.")
         whole = {"between_false_alarms": between_false_alarms, "learn": learn, "window": window}
         for name, value in whole.items():
@@ -102,7 +102,7 @@ class AcceptanceMonitor:
         """
         if self.baseline is None:
             raise ValueError("There is no baseline yet: add more rounds, or give one.")
-        if not 0 <= rate <= 1:
+        if not (is_number(rate) and 0 <= rate <= 1):
             raise ValueError(f"rate must lie between 0 and 1, not {rate!r}.")
         gain = rate * self._step(True) + (1 - rate) * self._step(False)
         return self.limit / gain if gain > 0 else math.inf

@@ -188,6 +188,8 @@ def _smollm2(options: _Options) -> Pair:
 
 def _distilled_for_smollm2(pair: Pair) -> dict[str, Drafter]:
     """Its own draft, and look-up that falls back on it."""
+    if not SMOLLM2_DRAFT.exists():
+        raise ValueError("SmolLM2's draft is missing: clone again, or run `make train-smollm2`.")
     target, own = pair.target, pair.drafters["self"].model
     network = draft_network(own.model, load_file(SMOLLM2_DRAFT))
     distilled = ModelDrafter(CausalLM(network, max_length=target.max_length))

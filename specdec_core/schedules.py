@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import Protocol
 
 from specdec_core.request import check_gamma
-from specdec_core.sampling import is_whole
+from specdec_core.sampling import is_number, is_whole
 from specdec_core.trace import Stats
 
 PRIOR = 4  # judged drafts that the rate expected at the start counts for
@@ -55,7 +55,7 @@ class AdaptiveGamma:
         probe: int = 16,
     ) -> None:
         self.costs = _checked(costs)
-        if not 0 < expected < 1:
+        if not (is_number(expected) and 0 < expected < 1):
             raise ValueError(f"expected must lie between 0 and 1, both left out, not {expected!r}.")
         for name, value in (("memory", memory), ("probe", probe)):
             if not is_whole(value) or value < 1:
@@ -129,7 +129,7 @@ def _checked(costs: Mapping[int, float]) -> dict[int, float]:
         )
     found = {0: 1.0, **{check_gamma(gamma): cost for gamma, cost in costs.items()}}
     for gamma, cost in found.items():
-        if not 0 < cost < float("inf"):
+        if not (is_number(cost) and 0 < cost < float("inf")):
             raise ValueError(f"The cost of gamma {gamma} must be a number above 0, not {cost!r}.")
     if len(found) == 1:
         raise ValueError("costs name no gamma above 0: give the cost of one or more.")

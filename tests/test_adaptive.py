@@ -9,10 +9,13 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from tiny import pair, prompt
+from tiny import model, pair, prompt
 
 from specdec_core import (
     AdaptiveGamma,
+    CausalLM,
+    EarlyExitModel,
+    ModelDrafter,
     Sampling,
     Seeded,
     TableDrafter,
@@ -40,6 +43,16 @@ def test_a_replay_follows_the_verdicts_it_is_given():
     assert replay(kept, 0) == [0] * len(kept)
     assert replay([1] * 12, 3) == [3, 3, 3]
     assert replay([0] * 4, 3) == [3, 2, 1, 0]
+
+
+def test_what_is_kept_where_the_draft_knows_fewer_ids_or_is_part_of_the_target():
+    narrow = TableDrafter(lambda text: (0.5, 0.5), 2)
+    table = TableModel(lambda text: (0.6, 0.2, 0.2), 3)
+    kept = kept_probabilities(table, narrow, [0, 1, 2, 0], 1)
+    assert kept == pytest.approx([1.0, 0.0, 0.5 / 0.6])
+    target = CausalLM(model())
+    whole = ModelDrafter(EarlyExitModel(target, 2))
+    assert kept_probabilities(target, whole, prompt(8), 2) == pytest.approx([1.0] * 6)
 
 
 def test_a_replay_shows_a_schedule_what_a_run_would():

@@ -16,6 +16,7 @@ from specdec_core import (
     ModelDrafter,
     Sampling,
     Seeded,
+    TableModel,
     autoregressive_decode,
     speculative_decode,
     speculative_decode_batch,
@@ -292,3 +293,5 @@ def test_a_target_without_our_forward(name):
     with pytest.raises(ValueError, match="no early exit") as error:
         EarlyExitModel(CausalLM(model(name)), 1)
     sentence_of(error.value)
+    with pytest.raises(ValueError, match="TableModel does not run by our own forward"):
+        EarlyExitModel(TableModel(lambda text: (0.5, 0.5), 2), 1)

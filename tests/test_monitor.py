@@ -208,6 +208,7 @@ def test_it_watches_runs_live_and_finds_the_draft_that_stopped_fitting():
     "options, words",
     [
         ({"baseline": 1.0}, "baseline must lie between 0 and 1"),
+        ({"baseline": "0.8"}, "baseline must lie between 0 and 1"),
         ({"baseline": 0.8, "drop": 0}, "drop must lie between 0 and 1"),
         ({"between_false_alarms": 1}, "between_false_alarms must be a whole number"),
         ({"learn": 0}, "learn must be a whole number"),

@@ -385,7 +385,7 @@ exercises.compare_choice(my_fastest, max(gains, key=gains.get), list(gains))
 drafter_table.decision_table(rows)
 
 # %% [markdown]
-# One text a field is few; read the lines. No training: copy, where text repeats. No memory: *exit* or *medusa*. A
+# One text a field is few; read the lines. No training: copy, where text repeats. Hardly any memory: *exit*. A
 # teacher: distil.
 #
 # ## Implement

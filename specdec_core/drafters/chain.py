@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from numbers import Real
 
 import torch
 from torch import Tensor
@@ -12,7 +11,7 @@ from specdec_core.drafters.protocol import no_draft
 from specdec_core.models import LanguageModel, TableModel
 from specdec_core.ngram import NGramTable
 from specdec_core.randomness import Randomness, upload
-from specdec_core.sampling import Sampling
+from specdec_core.sampling import Sampling, is_number
 from specdec_core.verify import Draft
 
 
@@ -39,7 +38,7 @@ class ModelDrafter:
         vocab_size: int | None = None,
         stop_below: float | None = None,
     ) -> None:
-        if stop_below is not None and not (isinstance(stop_below, Real) and 0 < stop_below <= 1):
+        if stop_below is not None and not (is_number(stop_below) and 0 < stop_below <= 1):
             raise ValueError(f"stop_below must lie in (0, 1], not {stop_below!r}.")
         self.model, self.stop_below = model, stop_below
         self.vocab_size = min(vocab_size or model.vocab_size, model.vocab_size)

@@ -26,17 +26,19 @@ class EarlyExitModel:
     target's cache and has none of its own: wherever the target has read, it has nothing to catch
     up with. Past the target's rows it writes its own, which verification writes again, and they
     count only until the target reads or rolls back. `ModelDrafter(EarlyExitModel(target, 4))` is
-    the drafter. Source: Zhang et al. 2023 (arXiv 2309.08168), section 3; Elhoushi et al. 2024
-    (arXiv 2404.16710), section 4.3, for the shared cache.
+    the drafter; in a batch each text gets a cache of the whole target for it. Source: Zhang et al.
+    2023 (arXiv 2309.08168), section 3; Elhoushi et al. 2024 (arXiv 2404.16710), section 4.3, for
+    the shared cache.
 
     Raises ValueError where the target has not so many layers or does not run by our own forward,
     or where `norm` does not fit it.
     """
 
     def __init__(self, target: CausalLM, layers: int, norm: Tensor | None = None) -> None:
-        if not target.fast:
+        if not getattr(target, "fast", False):
+            name = type(getattr(target, "model", target)).__name__
             raise ValueError(
-                f"{type(target.model).__name__} does not run by our own forward, so it has no "
+                f"{name} does not run by our own forward, so it has no "
                 "early exit; choose a model of the Llama family, or another drafter."
             )
         most = len(target.own.layers)

@@ -66,8 +66,7 @@ class MedusaDrafter:
 
     Exact, since `verify` judges it with the q it drew from. Medusa's own "typical acceptance"
     (section 2.3.1) is not: it keeps a token whenever p of it passes a threshold that depends on
-    the entropy of p, whatever q is, so that likely tokens come out more often than p says and
-    unlikely ones never.
+    the entropy of p, whatever q is: a token that passes comes out as often as it is drafted.
 
     Raises ValueError where the target does not run by our own forward, or the heads do not fit it.
     """
@@ -76,9 +75,10 @@ class MedusaDrafter:
     length = 0
 
     def __init__(self, target: CausalLM, heads: MedusaHeads) -> None:
-        if not target.fast:
+        if not getattr(target, "fast", False):
+            name = type(getattr(target, "model", target)).__name__
             raise ValueError(
-                f"{type(target.model).__name__} does not run by our own forward, so its hidden "
+                f"{name} does not run by our own forward, so its hidden "
                 "rows are not kept; choose a model of the Llama family, or another drafter."
             )
         norm, weight = target.own.norm, heads.weight

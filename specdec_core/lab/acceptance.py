@@ -112,6 +112,8 @@ def _model_rows(
 def _draft_rows(
     draft: LanguageModel | Drafter, text: Sequence[int], start: int, sampling: Sampling
 ) -> Iterator[Tensor]:
+    if isinstance(draft, EarlyExitModel):
+        draft = draft.fresh()
     if hasattr(draft, "forward"):
         return _model_rows(draft, text, start, sampling, draft.vocab_size)
     if getattr(type(draft), "propose", None) is ModelDrafter.propose:

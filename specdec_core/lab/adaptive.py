@@ -17,13 +17,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
+from torch import Tensor
+from torch.nn.functional import pad
 
 from specdec_core.batch import autoregressive_decode_batch
 from specdec_core.decode import speculative_decode
-from specdec_core.drafters import Drafter, ModelDrafter
+from specdec_core.drafters import Drafter, EarlyExitModel, ModelDrafter
 from specdec_core.lab.checks import check_whole, check_wholes
 from specdec_core.lab.measure import measure_costs, measure_overhead
-from specdec_core.models import CausalLM
+from specdec_core.models import CausalLM, LanguageModel
 from specdec_core.pairs import Pair
 from specdec_core.randomness import Seeded
 from specdec_core.sampling import Sampling
@@ -82,13 +84,19 @@ def kept_probabilities(
     The probability that it would have been kept as a draft, given that it is there: `text` from
     `start` must be the target's own, sampled by `sampling`, without processors.
     """
-    ids = torch.tensor(text[1:], device=target.device)[:, None]
-    sides = []
-    for model in (target, drafter.model):
-        model.rollback(0)
-        logits = model.forward(drafter.readable(text[:-1]))[:, : drafter.vocab_size]
-        sides.append(sampling.probs(logits).cpu().gather(-1, ids.cpu()))
-    return (sides[1] / sides[0]).clamp(max=1.0)[start - 1 :, 0].tolist()
+    ids, read = torch.tensor(text[1:])[:, None], text[:-1]
+    draft = drafter.model
+    if isinstance(draft, EarlyExitModel):  # it would read what the target does beside it
+        draft = draft.fresh()
+    p = _probs(target, read, target.vocab_size, sampling)
+    q = _probs(draft, drafter.readable(read), drafter.vocab_size, sampling)
+    q = pad(q, (0, p.shape[-1] - q.shape[-1]))
+    return (q.gather(-1, ids) / p.gather(-1, ids)).clamp(max=1.0)[start - 1 :, 0].tolist()
+
+
+def _probs(model: LanguageModel, read: Sequence[int], width: int, sampling: Sampling) -> Tensor:
+    model.rollback(0)
+    return sampling.probs(model.forward(read)[:, :width]).cpu()
 
 
 def replay(kept: Sequence[float], schedule: int | Schedule, seed: int = 0) -> list[int]:

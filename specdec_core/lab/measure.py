@@ -97,6 +97,7 @@ def measure_costs(
         target.rollback(rows - 1)
         target.forward(text[rows - 1 : rows])
         drafter.rollback(rows)
+        drafter.propose(text, 0, sampling, randomness)  # a look-up reads a text once, not each time
 
     plain()
     drafter.rollback(0)

@@ -10,7 +10,6 @@ import random
 from pathlib import Path
 
 import torch
-from safetensors.torch import save_file
 from torch import Tensor
 from tqdm import tqdm
 
@@ -18,6 +17,7 @@ from specdec_core.batch import autoregressive_decode_batch
 from specdec_core.pairs import Pair
 from specdec_core.randomness import Seeded
 from specdec_core.sampling import Sampling
+from specdec_core.storyworld.training import save_whole
 
 from .prompts import KINDS, request
 
@@ -33,9 +33,7 @@ def write_samples(pair: Pair, folder: Path, shards: int) -> None:
         path = shard_path(folder, number)
         if path.exists():
             continue
-        unfinished = path.with_suffix(".unfinished")
-        save_file(_shard(pair, number), unfinished)
-        unfinished.replace(path)
+        save_whole(_shard(pair, number), path)
 
 
 def shard_path(folder: Path, number: int) -> Path:

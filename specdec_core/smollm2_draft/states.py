@@ -9,11 +9,13 @@ from __future__ import annotations
 from pathlib import Path
 
 import torch
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load_file
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 from tqdm import tqdm
 from transformers import LlamaForCausalLM
+
+from specdec_core.storyworld.training import save_whole
 
 AT_ONCE = 16  # conversations in one forward
 
@@ -27,11 +29,7 @@ def write_states(teacher: LlamaForCausalLM, folder: Path) -> None:
         shard = load_file(path)
         texts = shard["tokens"].long().split(shard["lengths"].tolist())
         parts = [_states(teacher, texts[i : i + AT_ONCE]) for i in range(0, len(texts), AT_ONCE)]
-        unfinished = target.with_suffix(".unfinished")
-        save_file(
-            {name: torch.cat([part[name] for part in parts]) for name in parts[0]}, unfinished
-        )
-        unfinished.replace(target)
+        save_whole({name: torch.cat([part[name] for part in parts]) for name in parts[0]}, target)
 
 
 def states_path(conversations: Path) -> Path:

@@ -15,13 +15,15 @@ from pathlib import Path
 from typing import NamedTuple
 
 import torch
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load_file
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pad_sequence
 from tqdm import tqdm
 from transformers import LlamaForCausalLM, LlamaModel
 
 from specdec_core.pairs import load_pair
+from specdec_core.smollm2 import smollm2_folder
+from specdec_core.storyworld.training import Checkpoint, save_whole
 
 from .network import FILE, WEIGHTS, trainable_body, trained_tensors
 from .samples import write_samples
@@ -126,6 +128,7 @@ class Student:
         self.optimizer = torch.optim.AdamW(
             self.trained, lr=PEAK, betas=(0.9, 0.98), weight_decay=0.01, fused=True
         )
+        self.state = nn.ParameterList(self.trained)  # what a checkpoint holds
         self._body, self._compare = compiled(self.body), compiled(compare)
 
     def judge(self, batch: Lesson) -> tuple[Tensor, Tensor, Tensor, Tensor]:
@@ -153,32 +156,6 @@ class Student:
         overlap, same = (torch.cat([one[i] for one in found]).float() for i in (2, 3))
         return overlap.mean().item(), same.mean().item()
 
-    def save(self, path: Path, step: int, seconds: float) -> None:
-        state = {f"body.{i}": p.detach() for i, p in enumerate(self.trained)}
-        for i, slots in self.optimizer.state_dict()["state"].items():
-            state |= {f"optimizer.{i}.{name}": slot for name, slot in slots.items()}
-        state["progress"] = torch.tensor([step, seconds], dtype=torch.float64)
-        save_file(state, path.with_suffix(".unfinished"))
-        path.with_suffix(".unfinished").replace(path)
-
-    def load(self, path: Path) -> tuple[int, float]:
-        """Go on from a saved state; returns steps done and seconds spent, 0 and 0 without one."""
-        if not path.exists():
-            return 0, 0.0
-        state = load_file(path)
-        slots: dict[int, dict[str, Tensor]] = {}
-        with torch.no_grad():
-            for i, parameter in enumerate(self.trained):
-                parameter.copy_(state[f"body.{i}"])
-        for name in state:
-            if name.startswith("optimizer."):
-                _, i, slot = name.split(".")
-                slots.setdefault(int(i), {})[slot] = state[name]
-        groups = self.optimizer.state_dict()["param_groups"]
-        self.optimizer.load_state_dict({"state": slots, "param_groups": groups})
-        step, seconds = state["progress"].tolist()
-        return int(step), seconds
-
 
 def frequent_ids(texts: list[Text], count: int, vocab: int) -> Tensor:
     """The most frequent ids of the answers, ascending."""
@@ -191,10 +168,10 @@ def distil(teacher: LlamaForCausalLM, folder: Path, steps: int) -> None:
     paths = sorted(folder.glob("conversations-*.safetensors"))
     learnt, held_out = read_texts(paths[:-HELD_OUT]), read_texts(paths[-HELD_OUT:])
     student = Student(teacher, frequent_ids(learnt, HEAD_IDS, teacher.config.vocab_size))
-    seconds = _run(student, learnt, held_out, folder / "checkpoint.safetensors", steps)
+    checkpoint = Checkpoint(folder, "checkpoint")
+    seconds = _run(student, learnt, held_out, checkpoint, steps)
     overlap, same = student.acceptance(held_out)
-    WEIGHTS.mkdir(exist_ok=True)
-    save_file(trained_tensors(student.body, student.ids), FILE)
+    save_whole(trained_tensors(student.body, student.ids), FILE)
     card = {
         "note": "acceptance: mean sum min(p, q) at temperature 1, and how often both have the same "
         "likeliest token, over the answers of conversations that were not trained on.",
@@ -210,13 +187,14 @@ def distil(teacher: LlamaForCausalLM, folder: Path, steps: int) -> None:
         },
     }
     (WEIGHTS / "card.json").write_text(json.dumps(card, indent=1) + "\n")
+    checkpoint.path.unlink()  # the next run starts afresh
 
 
 def _run(
-    student: Student, learnt: list[Text], held_out: list[Text], checkpoint: Path, steps: int
+    student: Student, learnt: list[Text], held_out: list[Text], checkpoint: Checkpoint, steps: int
 ) -> float:
     """All steps that are not done yet; returns the seconds that all took."""
-    done, spent = student.load(checkpoint)
+    done, spent = checkpoint.load(student.state, student.optimizer)
     started = time.perf_counter() - spent
     stream = lessons(learnt, seed=5, skip=done)
     bar = tqdm(range(done, steps), initial=done, total=steps, unit="step", desc="draft")
@@ -225,7 +203,7 @@ def _run(
         bar.set_postfix(acceptance=f"{acceptance:.3f}")
         if (step + 1) % REPORT_EVERY == 0 or step + 1 == steps:
             spent = time.perf_counter() - started
-            student.save(checkpoint, step + 1, spent)
+            checkpoint.save(step + 1, spent, student.state, student.optimizer)
             overlap, same = student.acceptance(held_out)
             tqdm.write(f"step {step + 1}: acceptance {overlap:.3f}, same likeliest {same:.3f}")
     return spent
@@ -235,9 +213,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="Distil a draft for SmolLM2-135M-Instruct.")
     parser.add_argument("--folder", type=Path, default=FOLDER, help="conversations and states")
     parser.add_argument("--shards", type=int, default=SHARDS, help="of 96 conversations")
-    parser.add_argument("--steps", type=int, default=3000, help="of 16 conversations")
+    parser.add_argument("--steps", type=int, default=2000, help="of 16 conversations")
     options = parser.parse_args()
-    pair = load_pair("smollm2", dtype="bfloat16", max_length=1024)
+    if options.shards <= HELD_OUT:
+        parser.error(f"--shards must be at least {HELD_OUT + 1}: the last {HELD_OUT} are held out.")
+    pair = load_pair(target=smollm2_folder(), dtype="bfloat16", max_length=1024)
     write_samples(pair, options.folder, options.shards)
     teacher = pair.target.model
     write_states(teacher, options.folder)
