@@ -22,7 +22,7 @@ from specdec_core.drafters import (
 )
 from specdec_core.lab.checks import check_whole
 from specdec_core.lab.measure import draft_network, measure_costs, measure_overhead
-from specdec_core.lab.memory import cache_bytes, weight_bytes
+from specdec_core.lab.memory import model_bill
 from specdec_core.lab.speed_model import Costs
 from specdec_core.lab.timing import fastest
 from specdec_core.models import CausalLM
@@ -183,10 +183,8 @@ def own_bytes(target: CausalLM, drafter: Drafter) -> tuple[int, int]:
     """
     network = draft_network(drafter)
     if network is not None:
-        config = network.model.config
-        shared = network.model is target.model
-        weights = 0 if shared else weight_bytes(config, network.dtype)
-        return weights, cache_bytes(config, network.max_length, network.dtype)
+        weights, cache = model_bill("draft", network, beside=target)
+        return weights.predicted, cache.predicted
     held = []
     if isinstance(drafter, MedusaDrafter):
         held = [drafter.heads.weight, drafter.heads.bias]

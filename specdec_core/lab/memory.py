@@ -50,18 +50,21 @@ def memory_bill(target: CausalLM, drafter: Drafter, gamma: int) -> list[Bill]:
             "max_length."
         )
     peak = peak_bytes(lambda: _verify_once(target, rows))
-    bill = _model_bill("target", target)
+    bill = model_bill("target", target)
     draft = draft_network(drafter)
     if draft is not None:
-        bill += [line for line in _model_bill("draft", draft, beside=target) if line.predicted]
+        bill += [line for line in model_bill("draft", draft, beside=target) if line.predicted]
     return [
         *bill,
         Bill(f"activations of {rows} rows, roughly", activation_bytes(target, rows), peak),
     ]
 
 
-def _model_bill(side: str, lm: CausalLM, beside: CausalLM | None = None) -> list[Bill]:
-    """beside: a model whose weights are there anyway; those it shares are not counted again."""
+def model_bill(side: str, lm: CausalLM, beside: CausalLM | None = None) -> list[Bill]:
+    """Weights and cache of one model.
+
+    beside: a model whose weights are there anyway; those it shares are not counted again.
+    """
     config, length = lm.model.config, lm.max_length
     there = _pieces(beside) if beside else {}
     own = [w for w in lm.model.parameters() if w.untyped_storage().data_ptr() not in there]
