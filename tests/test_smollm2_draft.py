@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import re
 from types import SimpleNamespace
 
 import pytest
@@ -12,12 +13,21 @@ from safetensors.torch import load_file
 from transformers import LlamaConfig, LlamaForCausalLM
 
 from specdec_core import CausalLM, ModelDrafter, Sampling, Seeded, load_pair, speculative_decode
+from specdec_core.lab.bench.plan import CHAT
 from specdec_core.lab.memory import memory_bill
 from specdec_core.smollm2 import installed_folder
-from specdec_core.smollm2_draft import network, samples, states, train
+from specdec_core.smollm2_draft import network, prompts, samples, states, train
 from specdec_core.smollm2_draft.prompts import KINDS, request
 
 VOCAB = 64
+WORDS = {
+    "who": prompts.CHARACTERS, "rival": prompts.CHARACTERS, "where": prompts.PLACES,
+    "what": prompts.THINGS, "subject": prompts.SUBJECTS, "other": prompts.SUBJECTS,
+    "task": prompts.TASKS, "question": prompts.QUESTIONS, "machine": prompts.MACHINES,
+    "language": prompts.LANGUAGES, "person": prompts.PEOPLE,
+}  # fmt: skip
+FILLERS = {slot: f"(?:{'|'.join(map(re.escape, words))})" for slot, words in WORDS.items()}
+EXAMPLE = {slot: words[-1] for slot, words in WORDS.items()}
 
 
 @pytest.fixture(scope="module")
@@ -63,6 +73,15 @@ def test_requests_are_of_every_kind_and_the_same_for_a_seed():
     assert request(random.Random(5), "code") == request(random.Random(5), "code")
 
 
+def test_no_prompt_of_the_bench_can_be_drawn():
+    bench = [text for kind in ("story", "explanation", "code") for text in CHAT[kind]]
+    for template in (one for some in prompts.TEMPLATES.values() for one in some):
+        pattern = re.sub(r"\\{(\w+)\\}", lambda slot: FILLERS[slot[1]], re.escape(template))
+        assert re.fullmatch(pattern, template.format(**EXAMPLE))
+        for text in bench:
+            assert not re.fullmatch(pattern, text), text
+
+
 def test_conversations_are_the_teachers_own_and_go_on_after_an_interruption(
     teacher, folder, monkeypatch, tmp_path
 ):
@@ -89,7 +108,7 @@ def test_conversations_are_the_teachers_own_and_go_on_after_an_interruption(
 
 
 def test_states_give_the_teachers_distribution(teacher, folder):
-    text = train.read_texts(paths(folder)[:1])[5]
+    text = train.read_texts(paths(folder)[0])[5]
     head = teacher.lm_head.weight.to(torch.bfloat16)
     p = ((text.hidden @ head.T).float() - text.log_total[:, None]).exp()
     with torch.no_grad():
@@ -99,7 +118,7 @@ def test_states_give_the_teachers_distribution(teacher, folder):
 
 
 def test_a_lesson_counts_the_positions_that_predict_the_answer(folder):
-    texts = train.read_texts(paths(folder))[:3]
+    texts = train.read_all(paths(folder))[:3]
     batch = train.lesson(texts)
     for text, row in zip(texts, batch.counts, strict=True):
         wanted = list(range(text.answer - 1, len(text.ids) - 1))
@@ -123,6 +142,11 @@ def test_the_slope_is_the_one_of_the_cross_entropy():
     assert agreement.tolist() == (p.argmax(-1) == q.argmax(-1)).tolist()
 
 
+def trained(teacher, tensors) -> train.Student:
+    """The student these weights are of, started from them."""
+    return train.Student(teacher, tensors["ids"].long(), tensors)
+
+
 def test_training_lifts_acceptance_and_goes_on_where_it_stopped(
     teacher, folder, monkeypatch, tmp_path
 ):
@@ -136,7 +160,7 @@ def test_training_lifts_acceptance_and_goes_on_where_it_stopped(
         work.mkdir()
         for path in folder.iterdir():
             (work / path.name).write_bytes(path.read_bytes())
-        monkeypatch.setattr(train, "WEIGHTS", work / "weights")
+        monkeypatch.setattr(train, "CARD", work / "weights" / "card.json")
         monkeypatch.setattr(train, "FILE", work / "weights" / "draft.safetensors")
         learn, calls = train.Student.learn, []
         for stop in stops:
@@ -158,9 +182,20 @@ def test_training_lifts_acceptance_and_goes_on_where_it_stopped(
         assert torch.equal(tensor, resumed[name]), name
     card = json.loads((tmp_path / "whole" / "weights" / "card.json").read_text())
     untrained = train.Student(teacher, whole["ids"].long())
-    held_out = train.read_texts(paths(folder)[-1:])
-    before, _ = untrained.acceptance(held_out)
-    assert card["held_out"]["acceptance"] > before + 0.05
+    last = paths(folder)[-1]
+    before = untrained.found(train.read_texts(last))
+    found = card["held_out"][f"temperature {samples.temperature(last)}"]
+    assert set(found) == {"all", *KINDS}
+    assert found["all"]["acceptance"] > before.acceptance + 0.05
+    stored = trained(teacher, whole).found(train.read_texts(last))
+    assert found["all"] == pytest.approx(stored._asdict(), abs=0.02)  # stored in bfloat16
+    assert card["started_from"].startswith("the target's")
+    monkeypatch.setattr(train, "CARD", tmp_path / "whole" / "weights" / "card.json")
+    monkeypatch.setattr(train, "FILE", tmp_path / "whole" / "weights" / "draft.safetensors")
+    train.distil(teacher, tmp_path / "whole", 1, go_on=True)
+    second = json.loads(train.CARD.read_text())
+    assert second["started_from"] == card
+    assert second["held_out"]["temperature 0.6"]["all"]["acceptance"] > before.acceptance + 0.05
     draft = network.draft_network(teacher, whole)
     drafter = ModelDrafter(CausalLM(draft))
     kept = set(whole["ids"].tolist())

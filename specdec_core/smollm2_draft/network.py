@@ -19,6 +19,7 @@ from specdec_core.short_head import ShortHead
 LAYERS = 2
 WEIGHTS = Path(__file__).parent / "weights"
 FILE = WEIGHTS / "draft.safetensors"
+CARD = WEIGHTS / "card.json"
 
 
 def trainable_body(teacher: LlamaForCausalLM) -> LlamaModel:

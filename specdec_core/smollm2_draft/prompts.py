@@ -1,4 +1,7 @@
-"""What the draft is trained on: requests of the kinds a small chat model is asked for."""
+"""What the draft is trained on: requests of the kinds a small chat model is asked for.
+
+The bench's own prompts can not be drawn: at temperature 0 the draft would have learnt the answers.
+"""
 
 from __future__ import annotations
 
@@ -17,9 +20,11 @@ PLACES = (
 )  # fmt: skip
 THINGS = (
     "a broken clock", "a silver coin", "a small promise", "a brave choice", "a secret door",
-    "a rainy day", "a birthday cake", "a lost key", "a red umbrella", "an old map",
-    "a blue bicycle", "a letter", "a music box", "a paper boat", "a missing button", "a warm coat",
-    "a strange noise", "a new friend", "a jar of honey", "a long journey",
+    "a rainy day", "a birthday cake", "a red umbrella", "an old map", "a blue bicycle", "a letter",
+    "a music box", "a paper boat", "a missing button", "a warm coat", "a strange noise",
+    "a new friend", "a jar of honey", "a long journey", "a lost glove", "a wooden horse",
+    "a hungry bear", "a torn kite", "a big storm", "a bowl of soup", "a magic pencil",
+    "an empty nest",
 )  # fmt: skip
 SUBJECTS = (
     "the moon", "gravity", "rain", "volcanoes", "photosynthesis", "magnets", "light", "sound",
@@ -31,28 +36,62 @@ SUBJECTS = (
 )  # fmt: skip
 TASKS = (
     "returns the median of a list", "reverses a string", "counts the vowels in a text",
-    "checks whether a number is prime", "returns the largest of three numbers",
-    "removes duplicates from a list", "computes the factorial of n", "merges two sorted lists",
-    "reads a file and counts its lines", "converts Celsius to Fahrenheit",
-    "finds the longest word in a sentence", "sums the even numbers of a list",
-    "checks whether a word is a palindrome", "returns the n-th Fibonacci number",
-    "sorts a list of pairs by the second entry", "counts how often each word occurs",
-    "flattens a nested list", "finds the common elements of two lists",
+    "returns the largest of three numbers", "removes duplicates from a list",
+    "computes the factorial of n", "merges two sorted lists", "reads a file and counts its lines",
+    "converts Celsius to Fahrenheit", "finds the longest word in a sentence",
+    "sums the even numbers of a list", "checks whether a word is a palindrome",
+    "returns the n-th Fibonacci number", "sorts a list of pairs by the second entry",
+    "counts how often each word occurs", "flattens a nested list",
+    "finds the common elements of two lists", "counts the words of a text",
+    "computes the greatest common divisor of two numbers", "checks whether a year is a leap year",
+    "returns the second largest number of a list", "turns a sentence into title case",
+    "computes the area of a triangle", "removes all spaces from a string",
+    "rotates a list by k places", "checks whether two words are anagrams",
+    "converts a number to binary", "sums the digits of a number",
+    "finds the missing number in a list", "transposes a matrix", "multiplies two matrices",
+    "computes the mean and the variance of a list", "draws a random password",
+    "prints the multiplication table", "searches a sorted list by halving it",
+    "sorts a list with bubble sort", "sorts a list with quicksort",
+    "simulates the roll of two dice", "replaces every vowel with a star",
+    "splits a list into chunks of equal size", "computes compound interest",
+    "validates an email address", "writes a dictionary to a file as JSON",
+    "reads a CSV file and sums a column", "groups words by their first letter",
+    "computes the distance between two points", "returns all divisors of a number",
+    "checks whether brackets are balanced", "implements a stack", "implements a queue",
+    "finds the first letter that does not repeat", "zips two lists into a dictionary",
+    "removes the negative numbers from a list", "counts down from ten", "guesses a number",
+    "computes the power of a number", "encodes a text with the Caesar cipher",
+    "converts seconds to hours and minutes", "finds the shortest string in a list",
+    "checks whether a list is sorted", "computes the dot product of two vectors",
+    "prints a triangle of stars", "capitalises the first letter of each word",
+    "computes a running total", "picks a random element of a list",
+    "computes the sum of the squares from 1 to n", "deletes every third element of a list",
+    "computes the age from a birthday",
 )  # fmt: skip
 QUESTIONS = (
-    "the sky is blue", "leaves change colour in autumn", "ice floats on water", "cats purr",
-    "we have leap years", "bread rises", "the sea is salty", "birds migrate", "onions make us cry",
+    "leaves change colour in autumn", "ice floats on water", "cats purr", "we have leap years",
+    "bread rises", "the sea is salty", "birds migrate", "onions make us cry",
     "metal feels colder than wood", "we dream", "the moon changes its shape", "soap removes grease",
     "planes can fly", "some people are left-handed", "honey does not spoil", "we yawn",
     "thunder follows lightning", "tea cools down", "roads have speed limits", "prices rise",
-    "countries have flags", "deserts are cold at night", "trees have rings",
+    "countries have flags", "deserts are cold at night", "trees have rings", "grass is green",
+    "snow is white", "we get hungry", "stars twinkle", "iron rusts", "balloons float",
+    "spiders build webs", "we have two eyes", "milk turns sour", "the days are longer in summer",
+    "bridges have gaps", "people tell stories", "dogs wag their tails", "ships float",
+    "we need friends", "water boils", "paper burns", "we forget things", "the earth turns",
+    "prices differ between shops", "fish live in water", "glass is transparent", "bees make honey",
+    "mountains are cold at the top",
 )  # fmt: skip
 MACHINES = (
-    "a refrigerator", "a bicycle", "a microwave oven", "a compass", "a camera", "a thermometer",
-    "a washing machine", "a telescope", "a lift", "a clock", "a radio", "a solar panel",
-    "a vaccine", "an engine", "a search engine", "a bank", "a library", "a power station",
-    "a parachute", "a lock", "a pencil", "a toaster", "a submarine", "a traffic light",
+    "a bicycle", "a microwave oven", "a compass", "a camera", "a thermometer", "a washing machine",
+    "a telescope", "a lift", "a clock", "a radio", "a solar panel", "a vaccine", "an engine",
+    "a search engine", "a bank", "a library", "a power station", "a parachute", "a lock",
+    "a pencil", "a toaster", "a submarine", "a traffic light", "a windmill", "a printer",
+    "a microscope", "a lighthouse", "a hot-air balloon", "a sewing machine", "a telephone",
+    "a piano", "a dishwasher", "a helicopter", "a barometer", "a smoke detector", "a touch screen",
+    "a water pump", "a rocket", "a loudspeaker",
 )  # fmt: skip
+LANGUAGES = ("Python", "JavaScript", "Java", "C", "Ruby", "Go")
 PEOPLE = ("a friend", "my manager", "a neighbour", "my teacher", "a customer", "my landlord")
 
 TEMPLATES = {
@@ -86,7 +125,7 @@ TEMPLATES = {
     "code": (
         "Write a Python function that {task}.",
         "Write a Python function that {task}, and show how to call it.",
-        "Write a function in JavaScript that {task}.",
+        "Write a function in {language} that {task}.",
         "Write a Python class for {machine} with two methods.",
         "How do I write a program that {task}?",
         "Write a test for a Python function that {task}.",
@@ -110,4 +149,5 @@ def request(rng: random.Random, kind: str) -> str:
         who=who, rival=rival, where=rng.choice(PLACES), what=rng.choice(THINGS), subject=subject,
         other=other, task=rng.choice(TASKS), person=rng.choice(PEOPLE),
         question=rng.choice(QUESTIONS), machine=rng.choice(MACHINES),
+        language=rng.choice(LANGUAGES),
     )  # fmt: skip

@@ -36,6 +36,15 @@ def write_samples(pair: Pair, folder: Path, shards: int) -> None:
         save_whole(_shard(pair, number), path)
 
 
+def temperature(path: Path) -> float:
+    """At which the conversations of a shard were written."""
+    return _temperature(int(path.stem.rpartition("-")[2]))
+
+
+def _temperature(number: int) -> float:
+    return TEMPERATURES[number % len(TEMPERATURES)]
+
+
 def shard_path(folder: Path, number: int) -> Path:
     return folder / f"conversations-{number:04}.safetensors"
 
@@ -45,7 +54,7 @@ def _shard(pair: Pair, number: int) -> dict[str, Tensor]:
     rng = random.Random(number)
     prompts = [pair.encode(request(rng, KINDS[i % len(KINDS)]), chat=True) for i in range(BATCH)]
     results = autoregressive_decode_batch(
-        pair.target, prompts, sampling=Sampling(TEMPERATURES[number % len(TEMPERATURES)]),
+        pair.target, prompts, sampling=Sampling(_temperature(number)),
         max_new_tokens=NEW_TOKENS, stop_tokens=pair.stop_tokens,
         randomness=[Seeded(number * BATCH + i) for i in range(BATCH)], record="stats",
     )  # fmt: skip

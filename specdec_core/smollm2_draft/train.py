@@ -10,7 +10,7 @@ import argparse
 import json
 import shutil
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
@@ -25,12 +25,13 @@ from specdec_core.pairs import load_pair
 from specdec_core.smollm2 import smollm2_folder
 from specdec_core.storyworld.training import Checkpoint, save_whole
 
-from .network import FILE, WEIGHTS, trainable_body, trained_tensors
-from .samples import write_samples
+from .network import CARD, FILE, trainable_body, trained_tensors
+from .prompts import KINDS
+from .samples import temperature, write_samples
 from .states import states_path, write_states
 
 FOLDER = Path("build/smollm2_draft")
-SHARDS = 48  # of 96 conversations
+SHARDS = 144  # of 96 conversations
 HEAD_IDS = 8192
 HELD_OUT = 3  # shards, one of each temperature
 ROWS, PEAK, WARM_UP = 16, 1e-3, 100
@@ -56,16 +57,26 @@ class Text(NamedTuple):
     answer: int
 
 
-def read_texts(paths: list[Path]) -> list[Text]:
-    """Conversations of these shards, with their states."""
-    texts = []
-    for path in paths:
-        shard, states = load_file(path), load_file(states_path(path))
-        lengths = shard["lengths"].tolist()
-        columns = (shard["tokens"].long(), states["hidden"], states["log_total"])
-        parts = zip(*(c.split(lengths) for c in columns), shard["answers"].tolist(), strict=True)
-        texts += [Text(*part) for part in parts]
-    return texts
+class Found(NamedTuple):
+    """Means over the positions of some answers. acceptance: sum min(p, q) at temperature 1.
+    same_likeliest: how often both have the same likeliest token, the acceptance of greedy drafts.
+    """
+
+    acceptance: float
+    same_likeliest: float
+
+
+def read_texts(path: Path) -> list[Text]:
+    """Conversations of a shard, with their states."""
+    shard, states = load_file(path), load_file(states_path(path))
+    lengths = shard["lengths"].tolist()
+    columns = (shard["tokens"].long(), states["hidden"], states["log_total"])
+    parts = zip(*(c.split(lengths) for c in columns), shard["answers"].tolist(), strict=True)
+    return [Text(*part) for part in parts]
+
+
+def read_all(paths: list[Path]) -> list[Text]:
+    return [text for path in paths for text in read_texts(path)]
 
 
 def lessons(texts: list[Text], seed: int, skip: int = 0) -> Iterator[Lesson]:
@@ -120,8 +131,13 @@ def rate_at(step: int, steps: int) -> float:
 class Student:
     """A body in training, the head it is judged by, and the state it is saved with."""
 
-    def __init__(self, teacher: LlamaForCausalLM, ids: Tensor) -> None:
+    def __init__(
+        self, teacher: LlamaForCausalLM, ids: Tensor, start: Mapping[str, Tensor] | None = None
+    ) -> None:
         self.body: LlamaModel = trainable_body(teacher)
+        if start is not None:
+            layers = {name: tensor for name, tensor in start.items() if name != "ids"}
+            self.body.load_state_dict(layers, strict=False)  # the embedding is the teacher's
         self.ids = ids
         self.head = teacher.lm_head.weight.detach()[ids].to(torch.bfloat16)
         self.trained = [p for p in self.body.parameters() if p.requires_grad]
@@ -150,11 +166,11 @@ class Student:
         return overlap.mean().item()
 
     @torch.no_grad()
-    def acceptance(self, texts: list[Text]) -> tuple[float, float]:
-        """Mean sum min(p, q), and the share of equal argmaxes, after prefixes of these texts."""
-        found = [self.judge(lesson(texts[i : i + ROWS])) for i in range(0, len(texts), ROWS)]
-        overlap, same = (torch.cat([one[i] for one in found]).float() for i in (2, 3))
-        return overlap.mean().item(), same.mean().item()
+    def found(self, texts: list[Text]) -> Found:
+        """How well it drafts after the prefixes of these texts."""
+        judged = [self.judge(lesson(texts[i : i + ROWS])) for i in range(0, len(texts), ROWS)]
+        overlap, same = (torch.cat([one[i] for one in judged]).float() for i in (2, 3))
+        return Found(round(overlap.mean().item(), 4), round(same.mean().item(), 4))
 
 
 def frequent_ids(texts: list[Text], count: int, vocab: int) -> Tensor:
@@ -163,31 +179,41 @@ def frequent_ids(texts: list[Text], count: int, vocab: int) -> Tensor:
     return seen.topk(count).indices.sort().values
 
 
-def distil(teacher: LlamaForCausalLM, folder: Path, steps: int) -> None:
-    """Train on all shards of `folder` but the last few, and write the weights and their card."""
+def distil(teacher: LlamaForCausalLM, folder: Path, steps: int, go_on: bool = False) -> None:
+    """Train on all shards of `folder` but the last few, and write the weights and their card.
+
+    go_on: start from the weights in the package, not from the teacher's own layers.
+    """
     paths = sorted(folder.glob("conversations-*.safetensors"))
-    learnt, held_out = read_texts(paths[:-HELD_OUT]), read_texts(paths[-HELD_OUT:])
-    student = Student(teacher, frequent_ids(learnt, HEAD_IDS, teacher.config.vocab_size))
+    learnt, held_out = read_all(paths[:-HELD_OUT]), read_all(paths[-HELD_OUT:])
+    ids = frequent_ids(learnt, HEAD_IDS, teacher.config.vocab_size)
+    student = Student(teacher, ids, load_file(FILE) if go_on else None)
     checkpoint = Checkpoint(folder, "checkpoint")
     seconds = _run(student, learnt, held_out, checkpoint, steps)
-    overlap, same = student.acceptance(held_out)
+    earlier = json.loads(CARD.read_text()) if go_on else None
     save_whole(trained_tensors(student.body, student.ids), FILE)
     card = {
-        "note": "acceptance: mean sum min(p, q) at temperature 1, and how often both have the same "
-        "likeliest token, over the answers of conversations that were not trained on.",
+        "note": "acceptance: mean sum min(p, q) at temperature 1; same_likeliest: how often both "
+        "have the same likeliest token; over the answers of conversations not trained on, by the "
+        "temperature they were written at and by kind.",
         "conversations": len(learnt),
         "tokens": sum(len(text.ids) for text in learnt),
         "steps": steps,
         "conversations_a_step": ROWS,
         "training_seconds": round(seconds),
         "held_out": {
-            "conversations": len(held_out),
-            "acceptance": round(overlap, 4),
-            "same_likeliest": round(same, 4),
+            f"temperature {temperature(path)}": _by_kind(student, read_texts(path))
+            for path in paths[-HELD_OUT:]
         },
+        "started_from": earlier or "the target's first and last layer",
     }
-    (WEIGHTS / "card.json").write_text(json.dumps(card, indent=1) + "\n")
-    checkpoint.path.unlink()  # the next run starts afresh
+    CARD.write_text(json.dumps(card, indent=1) + "\n")
+    checkpoint.path.unlink(missing_ok=True)  # the next run starts afresh
+
+
+def _by_kind(student: Student, shard: list[Text]) -> dict[str, dict[str, float]]:
+    kinds = {kind: shard[i :: len(KINDS)] for i, kind in enumerate(KINDS)}
+    return {kind: student.found(texts)._asdict() for kind, texts in {"all": shard, **kinds}.items()}
 
 
 def _run(
@@ -201,19 +227,21 @@ def _run(
     for step in bar:
         acceptance = student.learn(next(stream), rate_at(step, steps))
         bar.set_postfix(acceptance=f"{acceptance:.3f}")
-        if (step + 1) % REPORT_EVERY == 0 or step + 1 == steps:
+        if (step + 1) % REPORT_EVERY == 0:
             spent = time.perf_counter() - started
             checkpoint.save(step + 1, spent, student.state, student.optimizer)
-            overlap, same = student.acceptance(held_out)
-            tqdm.write(f"step {step + 1}: acceptance {overlap:.3f}, same likeliest {same:.3f}")
-    return spent
+            tqdm.write(f"step {step + 1}: {student.found(held_out)}")
+    return time.perf_counter() - started
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description="Distil a draft for SmolLM2-135M-Instruct.")
     parser.add_argument("--folder", type=Path, default=FOLDER, help="conversations and states")
     parser.add_argument("--shards", type=int, default=SHARDS, help="of 96 conversations")
-    parser.add_argument("--steps", type=int, default=2000, help="of 16 conversations")
+    parser.add_argument("--steps", type=int, default=4000, help="of 16 conversations")
+    parser.add_argument(
+        "--go-on", action="store_true", help="start from the weights in the package"
+    )
     options = parser.parse_args()
     if options.shards <= HELD_OUT:
         parser.error(f"--shards must be at least {HELD_OUT + 1}: the last {HELD_OUT} are held out.")
@@ -221,7 +249,7 @@ def main() -> None:
     write_samples(pair, options.folder, options.shards)
     teacher = pair.target.model
     write_states(teacher, options.folder)
-    distil(teacher.float(), options.folder, options.steps)
+    distil(teacher.float(), options.folder, options.steps, options.go_on)
 
 
 if __name__ == "__main__":
