@@ -152,3 +152,11 @@ def test_measured_rows_hold_what_was_counted(pair, counted):
     assert rows[0].weights == table.own_bytes(pair.target, pair.drafter)[0]
     with pytest.raises(ValueError, match="gamma must be a whole number of at least 1"):
         table.measure_drafters(pair.target, pair.drafters, counted, gamma=0)
+    with pytest.raises(ValueError, match="drafted up to 2 tokens a round, and gamma is 1"):
+        table.measure_drafters(pair.target, pair.drafters, counted, gamma=1)
+
+
+@pytest.mark.parametrize("show", [table.measured_table, table.decision_table, table.choose])
+def test_no_rows_are_refused_in_one_sentence(show):
+    with pytest.raises(ValueError, match="There is no drafter to show"):
+        show([])

@@ -94,8 +94,13 @@ for name in pair.drafters:
     source = "the target" if "teacher_tokens" in took else "the grammar" if took else "nobody"
     print(f"{name:10} {took.get('parameters', '-'):>7} weights, trained {took.get('training_seconds', '-'):>5} s "
           f"on texts of {source}")
+print("writing those texts, once for the three:", card["distilled"]["teacher_seconds"], "s")
+print("exit on stories:", card["exit"]["acceptance"]["story"], "- with the target's own norm, untrained:",
+      card["exit"]["acceptance_with_the_target_norm"]["story"])
 
 # %% [markdown]
+# This target's first layer knows nearly everything, so its exit had little to learn. Expect less of a deep target.
+#
 # All eight, one text of each kind. *copy* is a listing that stands twice in the prompt and begins again:
 
 # %%

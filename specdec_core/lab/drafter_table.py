@@ -111,9 +111,16 @@ def measure_drafters(
     """A row for each drafter that was `counted` at the same gamma.
 
     Costs are measured after the first counted text; all drafters and plain decoding then write one
-    text of each kind with an unseen seed, in turns, and the fastest turn of each counts.
+    text of each kind with an unseen seed, in turns, and the fastest turn of each counts. Raises
+    ValueError for runs counted at a greater gamma.
     """
     check_whole("gamma", gamma, least=1)
+    most = max(_longest(runs) for by_kind in counted.values() for runs in by_kind.values())
+    if most > gamma:
+        raise ValueError(
+            f"The counted runs drafted up to {most} tokens a round, and gamma is {gamma}: pass the "
+            "gamma they were counted at."
+        )
     kinds = {kind: runs[0].prompt for kind, runs in next(iter(counted.values())).items()}
     first = next(iter(next(iter(counted.values())).values()))[0]
     text = [*first.prompt, *first.tokens]
@@ -146,6 +153,11 @@ def measure_drafters(
         )
         for name, by_kind in counted.items()
     ]
+
+
+def _longest(runs: Sequence[Trace]) -> int:
+    """Most tokens drafted in a round of these runs."""
+    return max(round.gamma for run in runs for round in run.rounds)
 
 
 def _run(
@@ -224,7 +236,11 @@ class Table:
 
 
 def measured_table(rows: Sequence[DrafterRow]) -> Table:
-    """Every drafter with its acceptance, cost, memory, and speed-up predicted and measured."""
+    """Every drafter with its acceptance, cost, memory, and speed-up predicted and measured.
+
+    Raises ValueError where there is no row.
+    """
+    _check_rows(rows)
     kinds = list(rows[0].rates)
     header = ("draft", "needs", *kinds, "c", "weights", "cache", "predicted", "measured")
     return Table(
@@ -253,8 +269,10 @@ def mean_gain(gains: Mapping[str, float]) -> float:
 def choose(rows: Sequence[DrafterRow]) -> dict[str, dict[str, tuple[str, float]]]:
     """What you can make -> kind of text -> the fastest such draft as measured, and its speed-up.
 
-    ("plain", 1.0) where none of them gains. The last line, "any of these", has no limit.
+    ("plain", 1.0) where none of them gains. The last line, "any of these", has no limit. Raises
+    ValueError where there is no row.
     """
+    _check_rows(rows)
     needs = {need: [row for row in rows if NEEDS.get(row.name) == need] for need in _in_order(rows)}
     return {
         need: {kind: _fastest(some, kind) for kind in rows[0].measured}
@@ -272,6 +290,11 @@ def decision_table(rows: Sequence[DrafterRow]) -> Table:
             for need, by_kind in chosen.items()
         ),
     )
+
+
+def _check_rows(rows: Sequence[DrafterRow]) -> None:
+    if not rows:
+        raise ValueError("There is no drafter to show: pass the rows of measure_drafters.")
 
 
 def _in_order(rows: Sequence[DrafterRow]) -> list[str]:
