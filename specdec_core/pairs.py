@@ -193,8 +193,8 @@ def _distilled_for_smollm2(pair: Pair) -> dict[str, Drafter]:
     target, own = pair.target, pair.drafters["self"].model
     network = draft_network(own.model, load_file(SMOLLM2_DRAFT))
     distilled = ModelDrafter(CausalLM(network, max_length=target.max_length))
-    sure = LookupDrafter(target.vocab_size, longest=4, shortest=3)
-    both = LookupElse(sure, distilled, limit=DRAFTS_AT_MOST)
+    longer = LookupDrafter(target.vocab_size, longest=3, shortest=2)
+    both = LookupElse(longer, distilled, limit=DRAFTS_AT_MOST)
     return {"distilled": distilled, "lookup else distilled": both}
 
 

@@ -209,7 +209,7 @@ def test_prompts_of_the_pairs():
     assert list(found.drafters) == list(pair.drafters) and "lookup" in found.drafters
     assert found.drafters["default"] is not None and found.chosen(plan()) == "default"
     assert pair.decode(subject_of(pair, ["code"]).prompts["code"][0]).startswith("def add(")
-    assert list(CHAT) == ["story", "explanation", "code", "copy", "edit"]
+    assert list(CHAT) == ["story", "explanation", "code", "e-mail", "copy", "edit"]
     with pytest.raises(ValueError, match="no kind of text 'poem' for storyworld"):
         subject_of(pair, ["poem"])
 

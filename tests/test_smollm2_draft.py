@@ -74,7 +74,7 @@ def test_requests_are_of_every_kind_and_the_same_for_a_seed():
 
 
 def test_no_prompt_of_the_bench_can_be_drawn():
-    bench = [text for kind in ("story", "explanation", "code") for text in CHAT[kind]]
+    bench = [text for kind in KINDS for text in CHAT[kind]]
     for template in (one for some in prompts.TEMPLATES.values() for one in some):
         pattern = re.sub(r"\\{(\w+)\\}", lambda slot: FILLERS[slot[1]], re.escape(template))
         assert re.fullmatch(pattern, template.format(**EXAMPLE))

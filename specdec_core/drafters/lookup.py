@@ -79,7 +79,7 @@ class LookupElse:
     """Drafts by look-up where the last tokens stood in the text before, else by another drafter.
 
     lookup: a short match is often chance, and its draft then takes the place of a better one, so
-        ask for a longer match than for look-up alone, such as LookupDrafter(vocab, 4, 3).
+        ask for a longer match than for look-up alone, such as LookupDrafter(vocab, 3, 2).
     other: who drafts in the other rounds. What it did not see meanwhile it feeds itself, in the
         first forward of its next draft.
     limit: most tokens the other drafts in a round; None for gamma. A copied draft costs nothing

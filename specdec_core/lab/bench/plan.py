@@ -37,6 +37,10 @@ CHAT = {
         "Write a Python function that checks whether a number is prime.",
         "Write a Python function that reverses the words of a sentence.",
     ],
+    "e-mail": [
+        "Write an email to a friend about a lost key.",
+        "Write an email to my landlord about a broken window.",
+    ],
     "copy": [f"Repeat this text word for word:\n\n{PASSAGE}"],
     "edit": [f"Repeat this text, but write tower instead of lighthouse:\n\n{PASSAGE}"],
 }
