@@ -104,17 +104,26 @@ def lesson(texts: list[Text]) -> Lesson:
 def compare(
     rows: Tensor, hidden: Tensor, log_total: Tensor, head: Tensor
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Slope of the mean cross-entropy of the draft's rows [m, width]; overlap and agreement [m].
+    """Slope of the mean loss of the draft's rows [m, width]; overlap and agreement [m].
 
-    The cross-entropy is -sum p log q over the short head's ids alone, where p sums to less than
-    one; its slope in the logits is q sum(p) - p, written out so that p and q are made once.
-    overlap: sum min(p, q), the acceptance. agreement: whether the likeliest tokens are the same.
+    loss: w times the cross-entropy -sum p log q and 1 - w times -sum min(p, q), where w is
+    exp(-3 mean overlap): what is to grow is the overlap, but far from p its slope is flat. Both
+    go over the short head's ids alone, where p sums to less than one. Their slopes in the logits,
+    q sum(p) - p and q (sum of q where q < p) - q [q < p], are written out so that p and q are made
+    once. overlap: sum min(p, q), the acceptance. agreement: whether the likeliest tokens are the
+    same.
     """
     p = ((hidden @ head.T).float() - log_total[:, None]).exp()
     logits = (rows @ head.T).float()
     q = logits.softmax(-1)
-    slope = (q * p.sum(-1, keepdim=True) - p).to(rows.dtype) @ head / rows.shape[0]
-    return slope, torch.minimum(p, q).sum(-1), p.argmax(-1) == q.argmax(-1)
+    overlap = torch.minimum(p, q).sum(-1)
+    weight = (-3.0 * overlap.mean()).exp()
+    short = q * (q < p)
+    cross = q * p.sum(-1, keepdim=True) - p
+    apart = q * short.sum(-1, keepdim=True) - short
+    slope = weight * cross + (1.0 - weight) * apart
+    gradient = slope.to(rows.dtype) @ head / rows.shape[0]
+    return gradient, overlap, p.argmax(-1) == q.argmax(-1)
 
 
 def compiled(function: Callable) -> Callable:
