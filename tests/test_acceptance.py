@@ -12,6 +12,7 @@ from specdec_core import CausalLM, Sampling, Seeded, TableModel, load_pair, spec
 from specdec_core.drafters import (
     EarlyExitModel,
     LookupDrafter,
+    LookupElse,
     MedusaDrafter,
     MedusaHeads,
     ModelDrafter,
@@ -154,6 +155,21 @@ def test_a_smaller_vocabulary_and_a_draft_that_passes():
     looked = record_acceptance(target, LookupDrafter(3), TEXT)
     assert looked.beta[0] == 0.0 and looked.draft_top[0] == ()
     assert looked.beta[2] == pytest.approx(target_row(TEXT[:3])[1])  # after 1 came 1
+
+
+@pytest.mark.parametrize("name", ["strong", "exit", "medusa"])
+def test_a_composite_is_its_look_up_where_that_finds_something(pair, name):
+    text = pair.encode("The fox saw a hen. The fox saw a hen. The owl saw the fox.")
+    other, lookup = pair.drafters[name], LookupDrafter(pair.target.vocab_size, 2, 2)
+    copied = record_acceptance(pair.target, lookup, text, start=4)
+    alone = record_acceptance(pair.target, other, text, start=4)
+    record = record_acceptance(pair.target, LookupElse(lookup, other), text, start=4)
+    found = [bool(top) for top in copied.draft_top]
+    assert True in found and False in found
+    assert record.beta == pytest.approx(
+        [one if hit else two for hit, one, two in zip(found, copied.beta, alone.beta, strict=True)],
+        abs=1e-12,
+    )
 
 
 def test_beta_predicts_what_a_run_accepts(pair):

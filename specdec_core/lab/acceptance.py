@@ -16,7 +16,13 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
-from specdec_core.drafters import Drafter, EarlyExitModel, MedusaDrafter, ModelDrafter
+from specdec_core.drafters import (
+    Drafter,
+    EarlyExitModel,
+    LookupElse,
+    MedusaDrafter,
+    ModelDrafter,
+)
 from specdec_core.lab.checks import check_whole
 from specdec_core.models import LanguageModel
 from specdec_core.randomness import Seeded, upload
@@ -122,7 +128,21 @@ def _draft_rows(
         return _model_rows(model, text, start, sampling, draft.vocab_size)
     if isinstance(draft, MedusaDrafter):
         return _head_rows(MedusaDrafter(draft.target.fresh(), draft.heads), text, start, sampling)
+    if isinstance(draft, LookupElse):
+        return _composite_rows(draft, text, start, sampling)
     return _proposed_rows(draft, text, start, sampling)
+
+
+def _composite_rows(
+    draft: LookupElse, text: Sequence[int], start: int, sampling: Sampling
+) -> Iterator[Tensor]:
+    """q of the look-up where it finds the last tokens, else the other drafter's."""
+    parts = (_draft_rows(part, text, start, sampling) for part in (draft.lookup, draft.other))
+    for copied, other in zip(*parts, strict=True):
+        copied, other = (
+            pad(q.to(other.device), (0, draft.vocab_size - q.shape[-1])) for q in (copied, other)
+        )
+        yield torch.where(copied.sum(-1, keepdim=True) > 0, copied, other)
 
 
 def _head_rows(
