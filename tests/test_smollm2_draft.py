@@ -128,6 +128,21 @@ def test_a_lesson_counts_the_positions_that_predict_the_answer(folder):
     assert torch.equal(batch.hidden[0], first.hidden[first.answer - 1])
 
 
+def test_held_out_are_the_requests_that_were_never_learnt(folder):
+    first = paths(folder)[0]
+    whole = train.read_texts(first)
+    assert not any(train.read_held_out(first, whole).values())
+    held_out = train.read_held_out(first, whole[5:6])
+    left = [text for text in whole if not torch.equal(request_of(text), request_of(whole[5]))]
+    assert 0 < len(left) < len(whole) == 32
+    assert sum(len(texts) for texts in held_out.values()) == len(left)
+    assert torch.equal(held_out[KINDS[2]][0].ids, whole[2].ids)
+
+
+def request_of(text: train.Text) -> torch.Tensor:
+    return text.ids[: text.answer]
+
+
 def test_the_slope_is_the_one_of_the_loss():
     torch.manual_seed(1)
     head, hidden, total = torch.randn(10, 6), torch.randn(4, 6), torch.full((4,), 6.0)
@@ -186,12 +201,15 @@ def test_training_lifts_acceptance_and_goes_on_where_it_stopped(
     card = json.loads((tmp_path / "whole" / "weights" / "card.json").read_text())
     untrained = train.Student(teacher, whole["ids"].long())
     last = paths(folder)[-1]
-    before = untrained.found(train.read_texts(last))
+    by_kind = train.read_held_out(last, train.read_all(paths(folder)[:-1]))
+    watched = [text for texts in by_kind.values() for text in texts]
+    before = untrained.found(watched)
     found = card["held_out"][f"temperature {samples.temperature(last)}"]
-    assert set(found) == {"all", *KINDS}
+    assert "all" in found and set(found) <= {"all", *KINDS}
     assert found["all"]["acceptance"] > before.acceptance + 0.05
-    stored = trained(teacher, whole).found(train.read_texts(last))
-    assert found["all"] == pytest.approx(stored._asdict(), abs=0.02)  # stored in bfloat16
+    stored = trained(teacher, whole).found(watched)
+    expected = {"conversations": len(watched), **stored._asdict()}
+    assert found["all"] == pytest.approx(expected, abs=0.02)  # stored in bfloat16
     assert card["started_from"].startswith("the target's")
     monkeypatch.setattr(train, "CARD", tmp_path / "whole" / "weights" / "card.json")
     monkeypatch.setattr(train, "FILE", tmp_path / "whole" / "weights" / "draft.safetensors")

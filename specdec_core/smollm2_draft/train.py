@@ -79,6 +79,20 @@ def read_all(paths: list[Path]) -> list[Text]:
     return [text for path in paths for text in read_texts(path)]
 
 
+def read_held_out(path: Path, learnt: list[Text]) -> dict[str, list[Text]]:
+    """kind -> conversations of a shard whose request was never learnt: at temperature 0 the same
+    request gets the same answer."""
+    seen, shard = {_request(text) for text in learnt}, read_texts(path)
+    return {
+        kind: [text for text in shard[i :: len(KINDS)] if _request(text) not in seen]
+        for i, kind in enumerate(KINDS)
+    }
+
+
+def _request(text: Text) -> tuple[int, ...]:
+    return tuple(text.ids[: text.answer].tolist())
+
+
 def lessons(texts: list[Text], seed: int, skip: int = 0) -> Iterator[Lesson]:
     """Batches without end, each pass in an order of its own; `skip` of them are left out."""
     generator = torch.Generator().manual_seed(seed)
@@ -194,25 +208,27 @@ def distil(teacher: LlamaForCausalLM, folder: Path, steps: int, go_on: bool = Fa
     go_on: start from the weights in the package, not from the teacher's own layers.
     """
     paths = sorted(folder.glob("conversations-*.safetensors"))
-    learnt, held_out = read_all(paths[:-HELD_OUT]), read_all(paths[-HELD_OUT:])
+    learnt = read_all(paths[:-HELD_OUT])
+    held_out = {path: read_held_out(path, learnt) for path in paths[-HELD_OUT:]}
     ids = frequent_ids(learnt, HEAD_IDS, teacher.config.vocab_size)
     student = Student(teacher, ids, load_file(FILE) if go_on else None)
     checkpoint = Checkpoint(folder, "checkpoint")
-    seconds = _run(student, learnt, held_out, checkpoint, steps)
+    watched = [text for kinds in held_out.values() for texts in kinds.values() for text in texts]
+    seconds = _run(student, learnt, watched, checkpoint, steps)
     earlier = json.loads(CARD.read_text()) if go_on else None
     save_whole(trained_tensors(student.body, student.ids), FILE)
     card = {
         "note": "acceptance: mean sum min(p, q) at temperature 1; same_likeliest: how often both "
-        "have the same likeliest token; over the answers of conversations not trained on, by the "
-        "temperature they were written at and by kind.",
+        "have the same likeliest token; over the answers to requests that were not trained on, by "
+        "the temperature they were written at and by kind.",
         "conversations": len(learnt),
         "tokens": sum(len(text.ids) for text in learnt),
         "steps": steps,
         "conversations_a_step": ROWS,
         "training_seconds": round(seconds),
         "held_out": {
-            f"temperature {temperature(path)}": _by_kind(student, read_texts(path))
-            for path in paths[-HELD_OUT:]
+            f"temperature {temperature(path)}": _by_kind(student, kinds)
+            for path, kinds in held_out.items()
         },
         "started_from": earlier or "the target's first and last layer",
     }
@@ -220,9 +236,13 @@ def distil(teacher: LlamaForCausalLM, folder: Path, steps: int, go_on: bool = Fa
     checkpoint.path.unlink(missing_ok=True)  # the next run starts afresh
 
 
-def _by_kind(student: Student, shard: list[Text]) -> dict[str, dict[str, float]]:
-    kinds = {kind: shard[i :: len(KINDS)] for i, kind in enumerate(KINDS)}
-    return {kind: student.found(texts)._asdict() for kind, texts in {"all": shard, **kinds}.items()}
+def _by_kind(student: Student, kinds: dict[str, list[Text]]) -> dict[str, dict[str, float]]:
+    together = [text for texts in kinds.values() for text in texts]
+    return {
+        kind: {"conversations": len(texts), **student.found(texts)._asdict()}
+        for kind, texts in {"all": together, **kinds}.items()
+        if texts
+    }
 
 
 def _run(
