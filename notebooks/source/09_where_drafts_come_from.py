@@ -99,9 +99,9 @@ print("exit on stories:", card["exit"]["acceptance"]["story"], "- with the targe
       card["exit"]["acceptance_with_the_target_norm"]["story"])
 
 # %% [markdown]
-# This target's first layer knows nearly everything, so its exit had little to learn. Expect less of a deep target.
+# This target's first layer knows nearly everything; a deep target's does not.
 #
-# All eight, one text of each kind. *copy* is a listing that stands twice in the prompt and begins again:
+# All eight. *copy* is a listing that stands twice in the prompt and begins again:
 
 # %%
 listing = pair.encode("""def plus(x, y):
@@ -371,7 +371,7 @@ for name in ("default", "mismatched"):
 # %% [markdown]
 # ### All eight, priced and timed
 #
-# On your machine: c, the memory each takes beyond the target's, and the speed-up at γ = 4 over all four kinds, predicted
+# On your machine: c, the memory each takes beyond the target's, and the speed-up at γ = 4, predicted
 # from the counts above, measured with other seeds:
 
 # %% tags=["nbval-ignore-output"]
