@@ -36,7 +36,7 @@ from specdec_core.trace import Stats
 BENCH = """Compare methods of decoding in one run: our plain and speculative decoding, transformers'
 own generate, assisted generation and prompt look-up, and flashspec where it is installed. All rows
 get the same models, prompts and sampling, take turns, and are counted by one counter; ratios are
-to our plain decoding within the same repeat. The bundled pair takes about three minutes on two
+to our plain decoding within the same repeat. The bundled pair takes about two minutes on two
 cores, smollm2 far longer: choose tables with --only and kinds of text with --kinds.
 
 tables:
